@@ -36,7 +36,7 @@ pub fn readings() -> [Arg; 2] {
 /// The keys of every live view.
 pub const KEYS: [(&str, &str); 3] = [("q, Esc", "quit"), ("space", "pause, resume"), ("?", "show or hide the keys")];
 /// The character that stands for what was cut.
-const CUT: char = '…';
+pub const CUT: char = '…';
 
 /// The number of columns and rows of the terminal that a view may fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,17 +185,24 @@ enum Wish {
 struct ViewState<R> {
     now: Option<R>,
     before: Option<R>,
+    /// The instant of the last successful reading.
+    taken_at: Option<Instant>,
     fault: Option<String>,
     is_held: bool,
     is_helping: bool,
 }
 
 impl<R> ViewState<R> {
+    const fn new() -> Self {
+        Self { now: None, before: None, taken_at: None, fault: None, is_held: false, is_helping: false }
+    }
+
     fn take(&mut self, view: &mut impl LiveView<Reading = R>) {
         match view.take() {
             Ok(reading) => {
                 view.taken(&reading, self.now.as_ref());
                 self.before = self.now.replace(reading);
+                self.taken_at = Some(Instant::now());
                 self.fault = None;
             }
             Err(why) => self.fault = Some(why),
@@ -204,8 +211,13 @@ impl<R> ViewState<R> {
 
     fn lines(&self, view: &impl LiveView<Reading = R>, size: Size) -> Vec<ViewLine> {
         let said = self.fault.as_deref().or(self.is_held.then_some("paused: space resumes"));
-        let mut lines: Vec<ViewLine> =
-            said.into_iter().map(|text| ViewLine::new(Weight::Head, text, size.columns)).collect();
+        let age = self.taken_at.filter(|_| self.fault.is_some()).map(|at| at.elapsed().as_secs());
+        let age = age.map(|age| format!("the figures below are {age} s old"));
+        let mut lines: Vec<ViewLine> = said
+            .into_iter()
+            .chain(age.as_deref())
+            .map(|text| ViewLine::new(Weight::Head, text, size.columns))
+            .collect();
         let rest = Size { rows: size.rows.saturating_sub(lines.len()), ..size };
         if self.is_helping {
             lines.extend(key_lines(view.keys(), rest));
@@ -223,7 +235,7 @@ impl<R> ViewState<R> {
 /// If the terminal fails.
 pub fn run(interval: Duration, view: &mut impl LiveView, ends: &AtomicBool) -> std::io::Result<()> {
     let mut screen = Screen::open()?;
-    let mut live = ViewState { now: None, before: None, fault: None, is_held: false, is_helping: false };
+    let mut live = ViewState::new();
     loop {
         if !live.is_held {
             live.take(view);
@@ -308,7 +320,7 @@ mod tests {
 
     #[test]
     fn lines_and_text_beyond_the_edge_are_marked() {
-        let mut live = ViewState { now: None, before: None, fault: None, is_held: false, is_helping: false };
+        let mut live = ViewState::new();
         assert!(shown(&live, 80, 24).is_empty());
         live.take(&mut Ten);
         assert_eq!(shown(&live, 80, 24).len(), 10);
@@ -320,8 +332,21 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_marked_as_old_while_readings_fail() {
+        let mut live = ViewState::new();
+        live.fault = Some("no reply".to_owned());
+        assert_eq!(shown(&live, 80, 24), ["no reply"]);
+        live.take(&mut Ten);
+        assert!(shown(&live, 80, 24)[0].starts_with("line 0"));
+        live.fault = Some("no reply".to_owned());
+        live.taken_at = Instant::now().checked_sub(Duration::from_secs(7));
+        assert_eq!(shown(&live, 80, 24)[..2], ["no reply", "the figures below are 7 s old"]);
+        assert_eq!(shown(&live, 80, 6).len(), 6);
+    }
+
+    #[test]
     fn question_mark_lists_every_key() {
-        let live = ViewState { now: Some(1), before: None, fault: None, is_held: false, is_helping: true };
+        let live = ViewState { now: Some(1), is_helping: true, ..ViewState::new() };
         let lines = shown(&live, 80, 24).join("\n");
         for key in ["s ", "q, Esc", "space", "? "] {
             assert!(lines.contains(key), "{key}: {lines}");

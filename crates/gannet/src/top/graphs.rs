@@ -6,8 +6,9 @@
 //!   query            queries/s   share            kinds of queries
 //! ```
 
+use super::arrange::{PageParts, arrange};
 use super::reading::ServerFigures;
-use super::view::{Layout, Rates, Row, RowOrder, Section, bytes, count, flow, head, hit_share};
+use super::view::{Layout, Rates, Row, RowOrder, Section, bytes, count, head, hit_share};
 use crate::screen::{ViewLine, Weight};
 
 /// Returns true if the server has a graph.
@@ -18,21 +19,18 @@ pub fn has_graphs(now: &ServerFigures) -> bool {
 
 /// Formats the page of the server at `addr`: rates from `before` to `now`, and current values.
 pub fn lines(now: &ServerFigures, before: Option<&ServerFigures>, addr: &str, layout: &Layout<'_>) -> Vec<ViewLine> {
-    let (rates, columns) = (Rates { now, before }, layout.size.columns);
-    let mut lines = vec![(Weight::Head, head(now, addr, layout.order))];
-    if !has_graphs(now) {
-        let why = match now.figure("gannet_graph_memory_bytes", None) > 0.0 {
-            true => "this server has no graph; a client creates one with G.TYPE",
-            false => "this server has no graph store; start it with --graph-memory, as in 256MiB",
-        };
-        lines.push((Weight::Plain, why.to_owned()));
-    } else {
-        lines.extend(flow(&summary(&rates), columns).into_iter().map(|line| (Weight::Plain, line)));
-        let rows = layout.size.rows.saturating_sub(lines.len());
-        lines.extend(queries(&rates, layout.order).lines(rows));
+    let rates = Rates { now, before };
+    let head = head(now, addr, layout.order);
+    if has_graphs(now) {
+        let blocks = vec![queries(&rates, layout.order).block()];
+        return arrange(PageParts { head, figures: summary(&rates), history: None, blocks }, layout.size);
     }
-    lines.truncate(layout.size.rows);
-    lines.into_iter().map(|(weight, text)| ViewLine::new(weight, &text, columns)).collect()
+    let why = match now.figure("gannet_graph_memory_bytes", None) > 0.0 {
+        true => "this server has no graph; a client creates one with G.TYPE",
+        false => "this server has no graph store; start it with --graph-memory, as in 256MiB",
+    };
+    let lines = [(Weight::Head, head.as_str()), (Weight::Plain, why)].into_iter().take(layout.size.rows);
+    lines.map(|(weight, text)| ViewLine::new(weight, text, layout.size.columns)).collect()
 }
 
 fn summary(rates: &Rates<'_>) -> Vec<String> {
@@ -143,6 +141,8 @@ mod tests {
         let small = page(&second, Some(&first), 80, 10);
         assert!(small.contains("\nquery ") && small.contains(" of 10 "), "{small}");
         page(&second, None, 20, 10);
+        let smallest = page(&second, Some(&first), 40, 6);
+        assert!(smallest.contains("figures do not fit"), "{smallest}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!   admin port ──/stats.json, /hotkeys.json──> Reading ──two readings──> lines ──> the terminal, or standard output
 //! ```
 
+mod arrange;
 mod graphs;
 mod reading;
 mod view;
@@ -21,11 +22,13 @@ use crate::load::{args, ask, stop};
 use crate::screen::{LiveView, Size, ViewLine};
 use crate::{Failure, print, screen};
 pub use reading::page;
-use reading::{ADMIN, ServerFigures};
+use reading::{ADMIN, PATIENCE, ServerFigures};
 use view::{Layout, RowOrder};
 
 /// The size of the output if it is not a terminal.
 pub const PLAIN: Size = Size { columns: 120, rows: usize::MAX };
+/// The shortest time that the live view waits for a reply.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
 /// Number of request rates that are retained for the history.
 const HISTORY: usize = 512;
 
@@ -53,7 +56,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })?;
     let interval = interval(text("interval"))?;
     let tls = ask::tls_maker(matches, &addr.to_string())?;
-    let mut top = Top { addr, tls, order: RowOrder::Rate, history: VecDeque::new(), shows_graphs: false };
+    let (order, history) = (RowOrder::Rate, VecDeque::new());
+    let mut top = Top { addr, tls, patience: PATIENCE, order, history, shows_graphs: false };
     if matches.get_flag("once") || !std::io::stdout().is_terminal() {
         let failed = |why: String| Failure::Failed(vec![why]);
         let first = top.take().map_err(failed)?;
@@ -66,6 +70,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         return print(&screen::plain(&lines));
     }
+    // The figures of a server that stopped must not stay without a mark.
+    top.patience = interval.clamp(PATIENCE_MIN, PATIENCE);
     let ends = stop::switch()?;
     screen::run(interval, &mut top, &ends).map_err(no_terminal)
 }
@@ -74,6 +80,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 struct Top {
     addr: SocketAddr,
     tls: Option<Maker>,
+    /// The time within which the server must reply.
+    patience: Duration,
     order: RowOrder,
     /// Requests per second of the last readings, the oldest first.
     history: VecDeque<f64>,
@@ -85,7 +93,7 @@ impl LiveView for Top {
     type Reading = ServerFigures;
 
     fn take(&mut self) -> Result<ServerFigures, String> {
-        ServerFigures::take(self.addr, self.tls.as_ref())
+        ServerFigures::take(self.addr, self.tls.as_ref(), self.patience)
     }
 
     fn taken(&mut self, now: &ServerFigures, before: Option<&ServerFigures>) {

@@ -1,6 +1,6 @@
 //! Takes one reading of a server's figures, from two pages of its admin port.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The default admin port of a server.
 pub const ADMIN: &str = "127.0.0.1:9555";
 /// Time limit for the server's reply.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Time limit for the reply of a port of another protocol.
 const PROBE: Duration = Duration::from_secs(1);
 /// The beginning of each reply of an HTTP server.
@@ -46,12 +46,12 @@ pub struct Leader {
 }
 
 impl ServerFigures {
-    /// Reads both pages of the server, over TLS if `tls` is given.
+    /// Reads both pages of the server, over TLS if `tls` is given. The server must reply within `patience`.
     ///
     /// # Errors
     /// The reason in a sentence with the remedy.
-    pub fn take(addr: SocketAddr, tls: Option<&Maker>) -> Result<Self, String> {
-        let read = |path| page(addr, tls, path);
+    pub fn take(addr: SocketAddr, tls: Option<&Maker>, patience: Duration) -> Result<Self, String> {
+        let read = |path| page_within(addr, tls, path, patience);
         let (stats, hot) = (read("/stats.json")?, read("/hotkeys.json?minutes=1&count=20")?);
         Ok(Self { at: Instant::now(), stats, hot })
     }
@@ -110,6 +110,12 @@ impl ServerFigures {
         part[quantile].as_f64().filter(|_| part["count"].as_f64() != Some(0.0))
     }
 
+    /// Returns the sampling interval of the hot keys: on average, one of this number of requests is sampled. Returns 0
+    /// if the server does not report it.
+    pub fn sampled_one_in(&self) -> f64 {
+        self.hot["sampled_one_in"].as_f64().unwrap_or(0.0)
+    }
+
     /// Returns a list of hot keys.
     pub fn leaders(&self, list: &str) -> Vec<Leader> {
         let leaders = self.hot["lists"][list].as_array().into_iter().flatten();
@@ -126,10 +132,17 @@ impl ServerFigures {
 /// # Errors
 /// The reason in a sentence with the remedy. The port of another protocol is named.
 pub fn page(addr: SocketAddr, tls: Option<&Maker>, path: &str) -> Result<Value, String> {
-    let answer = ask(addr, tls, path).map_err(|error| {
-        format!(
+    page_within(addr, tls, path, PATIENCE)
+}
+
+fn page_within(addr: SocketAddr, tls: Option<&Maker>, path: &str, patience: Duration) -> Result<Value, String> {
+    let answer = ask(addr, tls, path, patience).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("{addr} has not replied for {} s; the server is stopped or overloaded", patience.as_secs_f64())
+        }
+        _ => format!(
             "cannot read {addr}: {error}; pass the admin port of a running server (listen.admin, {ADMIN} by default)"
-        )
+        ),
     })?;
     let value = answer.as_deref().and_then(body);
     value.ok_or_else(|| {
@@ -143,8 +156,8 @@ pub fn page(addr: SocketAddr, tls: Option<&Maker>, path: &str) -> Result<Value, 
 }
 
 /// Requests the page. Returns the reply, or `None` if it is no HTTP.
-fn ask(addr: SocketAddr, tls: Option<&Maker>, path: &str) -> std::io::Result<Option<Vec<u8>>> {
-    let mut stream = ServerStream::connect(&Address::Tcp(addr.to_string()), tls, PATIENCE)?;
+fn ask(addr: SocketAddr, tls: Option<&Maker>, path: &str, patience: Duration) -> std::io::Result<Option<Vec<u8>>> {
+    let mut stream = ServerStream::connect(&Address::Tcp(addr.to_string()), tls, patience)?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     let mut stream = stream.take(PAGE_BYTES_MAX);
@@ -154,7 +167,7 @@ fn ask(addr: SocketAddr, tls: Option<&Maker>, path: &str) -> std::io::Result<Opt
         match stream.read(&mut chunk) {
             Ok(0) => break,
             Ok(count) => answer.extend_from_slice(&chunk[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
             Err(error) => return Err(error),
         }
         // Servers of other protocols may leave the connection open after their reply.

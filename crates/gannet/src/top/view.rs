@@ -4,10 +4,12 @@
 //!   gannet 0.1 at 127.0.0.1:9555, up ...          head
 //!   requests 12k/s   lookups 9k/s   ...           summary, as many figures in a line as fit
 //!   history ▁▂▅█▇▆ ...                            requests per second of the last readings
-//!   command 3 of 9     requests/s  wait p99 ...   sections, which share the remaining rows; a title counts its rows
+//!   command 3 of 9     requests/s  wait p99 ...   tables, which share the remaining rows; a title counts its rows
 //! ```
+//! `arrange` divides the rows among these parts.
 
-use super::reading::{Of, ServerFigures};
+use super::arrange::{Block, PageParts, arrange};
+use super::reading::{Leader, Of, ServerFigures};
 use crate::screen::{Size, ViewLine, Weight, cut};
 use command::keyspace::namespaces::DEFAULT_NAME;
 
@@ -19,7 +21,7 @@ const LISTS: [(&str, &str); 5] = [
     ("prefixes", "hot prefixes"),
     ("missed-prefixes", "missed prefixes"),
 ];
-/// Maximum number of entries shown in a list.
+/// Number of entries shown in a list before rows are left over.
 const NAMES: usize = 8;
 /// Minimum number of columns of a list.
 const LIST_COLUMNS_MIN: usize = 24;
@@ -112,16 +114,19 @@ pub(super) struct Row {
 }
 
 impl Section {
-    /// Formats the section in at most `rows` lines. The title reports how many of its rows are shown.
-    pub(super) fn lines(&self, rows: usize) -> Vec<(Weight, String)> {
-        let (all, room) = (self.rows.len(), rows.saturating_sub(1));
-        let title = match all > room {
-            true if !self.name.is_empty() => format!("{} {room} of {all}", self.name),
-            _ => self.name.to_owned(),
-        };
-        let shown = self.rows.iter().take(room).map(|row| (Weight::Plain, row.text.clone()));
+    /// Converts the section to a block of the page. Its title reports how many of its rows are shown.
+    pub(super) fn block(self) -> Block<'static> {
+        let (name, rows) = (self.name.to_owned(), self.rows.len());
+        Block { name, rows, rows_max: rows, lines: Box::new(move |shown| self.lines(shown)) }
+    }
+
+    /// Formats the title and the first `shown` rows.
+    fn lines(&self, shown: usize) -> Vec<(Weight, String)> {
+        let all = self.rows.len();
+        let title = if all > shown { format!("{} {shown} of {all}", self.name) } else { self.name.to_owned() };
+        let rows = self.rows.iter().take(shown).map(|row| (Weight::Plain, row.text.clone()));
         let titles = without_spaces(&self.titles, title.chars().count().saturating_sub(12));
-        std::iter::once((Weight::Head, format!("{title:<12}{titles}"))).chain(shown).collect()
+        std::iter::once((Weight::Head, format!("{title:<12}{titles}"))).chain(rows).collect()
     }
 
     pub(super) fn order(mut self, order: RowOrder) -> Self {
@@ -157,68 +162,15 @@ pub fn requests_per_s(now: &ServerFigures, before: Option<&ServerFigures>) -> f6
 /// Formats the whole view of the server at `addr`: rates from `before` to `now`, and current values.
 pub fn lines(now: &ServerFigures, before: Option<&ServerFigures>, addr: &str, layout: &Layout<'_>) -> Vec<ViewLine> {
     let (rates, columns) = (Rates { now, before }, layout.size.columns);
-    let mut lines = Vec::new();
-    let mut put = |(weight, text): (Weight, String)| lines.push(ViewLine::new(weight, &text, columns));
-    let plain = |line: String| (Weight::Plain, line);
-    let top: Vec<_> = std::iter::once((Weight::Head, head(now, addr, layout.order)))
-        .chain(flow(&summary(&rates), columns).into_iter().map(plain))
-        .chain(history(layout.history, columns).map(plain))
-        .collect();
-    let sections: Vec<Section> = [commands(&rates, layout)]
-        .into_iter()
-        .chain(namespaces(&rates, layout))
-        .chain([workers(&rates, layout)])
-        .collect();
-    let wants: Vec<usize> =
-        sections.iter().map(|section| section.rows.len() + 1).chain([lists(now, columns, NAMES).len()]).collect();
-    let room = layout.size.rows.saturating_sub(top.len());
-    let has_gaps = wants.iter().sum::<usize>() + wants.len() <= room;
-    top.into_iter().for_each(&mut put);
-    let given = allot(&wants, room);
-    // A title without a row says nothing.
-    for (section, rows) in sections.iter().zip(&given).filter(|(_, rows)| **rows > 1) {
-        if has_gaps {
-            put(plain(String::new()));
-        }
-        section.lines(*rows).into_iter().for_each(&mut put);
-    }
-    if has_gaps {
-        put(plain(String::new()));
-    }
-    let rows = given.last().copied().unwrap_or(0);
-    let fitting = (1..=NAMES).rev().map(|names| lists(now, columns, names)).find(|lists| lists.len() <= rows);
-    fitting.unwrap_or_default().into_iter().for_each(&mut put);
-    lines
-}
-
-/// Divides `room` lines among sections that want so many each, one line after the other.
-fn allot(wants: &[usize], room: usize) -> Vec<usize> {
-    let mut given = vec![0; wants.len()];
-    let mut left = room.min(wants.iter().sum());
-    while left > 0 {
-        for (given, want) in given.iter_mut().zip(wants) {
-            if *given < *want && left > 0 {
-                *given += 1;
-                left -= 1;
-            }
-        }
-    }
-    given
-}
-
-/// Joins figures to lines of at most `columns` characters.
-pub(super) fn flow(figures: &[String], columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for figure in figures {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 2 + figure.chars().count() <= columns => {
-                line.push_str("  ");
-                line.push_str(figure);
-            }
-            _ => lines.push(figure.clone()),
-        }
-    }
-    lines
+    let sections =
+        [commands(&rates, layout)].into_iter().chain(namespaces(&rates, layout)).chain([workers(&rates, layout)]);
+    let page = PageParts {
+        head: head(now, addr, layout.order),
+        figures: summary(&rates),
+        history: history(layout.history, columns),
+        blocks: sections.map(Section::block).chain(lists(now, columns)).collect(),
+    };
+    arrange(page, layout.size)
 }
 
 /// Formats the latest rates as bars, the highest of them at full height; `None` if there are fewer than two.
@@ -379,39 +331,67 @@ fn workers(rates: &Rates<'_>, layout: &Layout<'_>) -> Section {
     Section { name: "worker", titles, rows }.order(layout.order)
 }
 
-/// Formats the lists of hot keys that have entries, each with at most `names` of them, as many side by side as fit.
-fn lists(now: &ServerFigures, columns: usize, names: usize) -> Vec<(Weight, String)> {
-    let filled: Vec<_> = LISTS
+/// A list of hot keys: its name in the server's reply, its title, and its entries.
+type TitledList = (&'static str, &'static str, Vec<Leader>);
+
+/// Formats the lists of hot keys that have entries, as many side by side as fit. Lists side by side are one block.
+fn lists(now: &ServerFigures, columns: usize) -> Vec<Block<'static>> {
+    let mut filled: Vec<TitledList> = LISTS
         .iter()
         .map(|(list, title)| (*list, *title, now.leaders(list)))
         .filter(|(_, _, leaders)| !leaders.is_empty())
         .collect();
     let beside = (columns / LIST_COLUMNS_MIN).clamp(1, filled.len().max(1));
-    let width = columns / beside;
-    let mut lines = Vec::new();
-    for row in filled.chunks(beside) {
-        let mut place = |weight, text: &dyn Fn(usize) -> String| {
-            let cells = (0..row.len()).map(|at| format!("{:<width$}", cut(&text(at), width - 1)));
-            lines.push((weight, cells.collect::<String>()));
-        };
-        place(Weight::Head, &|at| match (row[at].1, row[at].2.len()) {
-            (title, all) if all > names => format!("{title} {names} of {all}"),
-            (title, _) => title.to_owned(),
+    let (width, sampled_one_in) = (columns / beside, now.sampled_one_in());
+    let mut blocks = Vec::new();
+    while !filled.is_empty() {
+        let rest = filled.split_off(beside.min(filled.len()));
+        let row = std::mem::replace(&mut filled, rest);
+        let longest = row.iter().map(|(_, _, leaders)| leaders.len()).max().unwrap_or(0);
+        blocks.push(Block {
+            name: row.iter().map(|(_, title, _)| *title).collect::<Vec<_>>().join(", "),
+            rows: longest.min(NAMES),
+            rows_max: longest,
+            lines: Box::new(move |shown| beside_each_other(&row, width, shown, sampled_one_in)),
         });
-        for line in 0..row.iter().map(|(_, _, leaders)| leaders.len()).max().unwrap_or(0).min(names) {
-            place(Weight::Plain, &|at| {
-                let (list, _, leaders) = &row[at];
-                let Some(leader) = leaders.get(line) else { return String::new() };
-                let amount = leader.amount as f64;
-                let amount = if *list == "big" { bytes(amount) } else { count(amount) };
-                match leader.namespace.as_str() {
-                    "" | DEFAULT_NAME => format!("{amount:>9} {}", leader.name),
-                    namespace => format!("{amount:>9} {namespace}/{}", leader.name),
-                }
-            });
-        }
+    }
+    blocks
+}
+
+/// Formats the titles and the first `shown` entries of lists, each in `width` columns.
+fn beside_each_other(row: &[TitledList], width: usize, shown: usize, sampled_one_in: f64) -> Vec<(Weight, String)> {
+    let mut lines = Vec::new();
+    let mut place = |weight, text: &dyn Fn(&TitledList) -> String| {
+        let cells = row.iter().map(|list| format!("{:<width$}", cut(&text(list), width - 1)));
+        lines.push((weight, cells.collect::<String>()));
+    };
+    place(Weight::Head, &|(_, title, leaders)| match leaders.len() {
+        all if all > shown => format!("{title} {shown} of {all}"),
+        _ => (*title).to_owned(),
+    });
+    for line in 0..shown {
+        place(Weight::Plain, &|(list, _, leaders)| {
+            let Some(leader) = leaders.get(line) else { return String::new() };
+            let amount = leader.amount as f64;
+            let amount = if *list == "big" { bytes(amount) } else { estimate(amount, sampled_one_in) };
+            match leader.namespace.as_str() {
+                "" | DEFAULT_NAME => format!("{amount:>9} {}", leader.name),
+                namespace => format!("{amount:>9} {namespace}/{}", leader.name),
+            }
+        });
     }
     lines
+}
+
+/// Formats a number of requests that was computed from samples of one request in `sampled_one_in`. The number is
+/// rounded to the power of ten that its standard error reaches: other digits would be noise.
+fn estimate(number: f64, sampled_one_in: f64) -> String {
+    let error = (sampled_one_in * number).sqrt();
+    if error < 1.0 {
+        return count(number);
+    }
+    let step = 10f64.powf(error.log10().floor());
+    format!("~{}", count((number / step).round() * step))
 }
 
 /// Formats a number in at most six characters.
@@ -489,7 +469,7 @@ mod tests {
             { "name": "b", "amount": 2048, "namespace": "default" },
             { "name": "c", "amount": 1024, "namespace": "shop" },
         ]);
-        ServerFigures::of(at, stats, json!({ "lists": { "keys": names, "big": big } }))
+        ServerFigures::of(at, stats, json!({ "sampled_one_in": 128, "lists": { "keys": names, "big": big } }))
     }
 
     fn layout(columns: usize, rows: usize, order: RowOrder) -> Layout<'static> {
@@ -520,9 +500,9 @@ mod tests {
             "requests/s ▁▃█ max 200",
             "get                  100    1.0us  2.0us   3.0us    500ns  1.0us   1.5us    2.0ms  4.0ms   6.0ms",
             "0                    100            25           4.0",
-            "hot keys 8 of 20",
-            "     6400 user:0",
-            "     6399 user:1",
+            "\nhot keys ",
+            "    ~6400 user:0",
+            "    ~6400 user:19",
             " 2.0 KiB b",
             " 1.0 KiB shop/c",
             "namespace     requests/s",
@@ -533,7 +513,7 @@ mod tests {
         ] {
             assert!(view.contains(part), "{part:?} is not in\n{view}");
         }
-        assert!(!view.contains("longest values 2 of"), "only what was cut is counted");
+        assert!(!view.contains(" of 20") && !view.contains("longest values 2 of"), "only what was cut is counted");
     }
 
     #[test]
@@ -550,14 +530,44 @@ mod tests {
             "\nshop ",
             "\nworker ",
             "\nhot keys 5 of 20",
-            "     6400 user:0",
+            "    ~6400 user:0",
         ] {
             assert!(view.contains(part), "{part:?} is not in\n{view}");
         }
         assert!(!view.contains('…'), "nothing is wider than the terminal:\n{view}");
         let smaller = sized(80, 18, RowOrder::Rate);
         assert!(smaller.contains("\nworker 1 of 3") && smaller.contains("\nhot keys 1 of 20"), "{smaller}");
-        (8..40).for_each(|rows| drop(sized(80, rows, RowOrder::Rate)));
+        (1..40).for_each(|rows| drop(sized(80, rows, RowOrder::Rate)));
+    }
+
+    #[test]
+    fn terminal_of_twelve_rows_shows_tables_and_names_those_that_do_not_fit() {
+        let view = sized(40, 12, RowOrder::Rate);
+        assert!(view.contains("\ncommand ") && view.contains("\nget "), "{view}");
+        let last = view.lines().last().unwrap();
+        assert!(last.starts_with("… 3 tables and 12 figures do not fit: "), "{view}");
+        let wider = sized(80, 12, RowOrder::Rate);
+        assert!(wider.ends_with("do not fit: worker, hot keys, longest values"), "{wider}");
+        assert_eq!(wider.lines().count(), 12);
+    }
+
+    #[test]
+    fn rows_that_are_left_over_show_more_hot_keys() {
+        let view = sized(120, 40, RowOrder::Rate);
+        assert!(!view.contains("hot keys 8 of 20") && view.contains("user:15"), "{view}");
+        assert!(view.lines().count() >= 39 || view.contains("user:19"), "{view}");
+        let medium = sized(120, 34, RowOrder::Rate);
+        assert!(medium.lines().count() == 34 && medium.contains("\nhot keys 1"), "{medium}");
+    }
+
+    #[test]
+    fn estimate_has_no_digits_below_its_error() {
+        for (number, text) in
+            [(128.0, "~100"), (256.0, "~300"), (6400.0, "~6400"), (12_345.0, "~12000"), (12_345_678.0, "~12350.0k")]
+        {
+            assert_eq!(estimate(number, 128.0), text);
+        }
+        assert_eq!((estimate(7.0, 0.0), estimate(0.0, 128.0)), ("7".to_owned(), "0".to_owned()));
     }
 
     #[test]
@@ -589,8 +599,8 @@ mod tests {
         let row = |name: &str| Row { name: name.into(), rate: 0.0, slowest_ns: 0.0, text: name.into() };
         let titles = "  requests/s        wait p99".to_owned();
         let section = Section { name: "command", titles, rows: ["a", "b", "c"].map(row).into() };
-        assert_eq!(section.lines(4)[0].1, "command       requests/s        wait p99");
-        assert_eq!(section.lines(3)[0].1, "command 2 of 3 requests/s       wait p99");
+        assert_eq!(section.lines(3)[0].1, "command       requests/s        wait p99");
+        assert_eq!(section.lines(2)[0].1, "command 2 of 3 requests/s       wait p99");
     }
 
     #[test]
@@ -605,7 +615,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_the_lists_below_each_other_and_nothing_beyond_its_edge() {
         let view = view(40);
-        assert!(view.contains("\nhot keys 8 of 20\n     6400 user:0\n"), "{view}");
+        assert!(view.contains("\nhot keys\n    ~6400 user:0\n"), "{view}");
         assert!(view.contains("\nlongest values\n") && view.contains('…'), "{view}");
     }
 

@@ -116,7 +116,7 @@ fn signal_that_ends_it_leaves_the_terminal_as_it_was() {
 
 /// Draws in a terminal until a signal, or the key q, ends the program.
 fn draw_until(signal: Option<&str>) {
-    let (_serving, admin) = server();
+    let (serving, admin) = server();
     let (ours, theirs) = terminal();
     let modes = tcgetattr(&theirs).unwrap().local_modes;
     let side = || Stdio::from(theirs.try_clone().unwrap());
@@ -152,6 +152,14 @@ fn draw_until(signal: Option<&str>) {
     wait_for("this server has no graph; a client creates one with G.TYPE");
     screen.write_all(b"g").unwrap();
     wait_for("top:key");
+    if signal.is_none() {
+        // A stopped server does not reply. Its old figures are marked within seconds.
+        serving.signal("STOP");
+        wait_for("has not replied for 1 s; the server is stopped or overloaded");
+        wait_for("the figures below are ");
+        serving.signal("CONT");
+        wait_for("top:key");
+    }
     screen.write_all(b" ").unwrap();
     wait_for("paused: space resumes");
     match signal {
