@@ -39,8 +39,12 @@ fn wrong(part: &str, what: &str, remedy: &str) -> Refusal {
     (code::SYSTEM, format!("-l {part}: {what}; {remedy}"))
 }
 
-/// Converts the value of `-p` to a port. As in memcached, any number below 1 lets the kernel choose the port.
+/// Converts a port number. As in memcached, with -1 the kernel chooses the port.
 fn port_of(port: i64) -> Result<u16, Refusal> {
+    if port < -1 {
+        let remedy = "write one from 1 to 65535, or -1 for a free port";
+        return Err((code::SYSTEM, format!("the port {port} does not exist; {remedy}")));
+    }
     u16::try_from(port.max(0))
         .map_err(|_| (code::SYSTEM, format!("the port {port} is too high; write one up to 65535")))
 }

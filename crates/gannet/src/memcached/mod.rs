@@ -22,6 +22,7 @@ use std::ffi::OsString;
 use server::config::host::{Host, lift_files_limit};
 use server::config::plan::{connections_room, plan};
 use server::config::{ConfigFault, remedy, value::Auto};
+use server::start::workers_that_fit;
 
 use crate::Failure;
 use crate::serve::{Hosted, host};
@@ -61,12 +62,19 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
     process.begin().map_err(refused)?;
     let host = room_for_connections(&mut translation)?;
     process.become_user().map_err(refused)?;
-    let Translation { settings, origins, warnings, .. } = translation;
+    let Translation { mut settings, origins, mut warnings, .. } = translation;
     let usage = |faults: Vec<ConfigFault>| {
         let lines = faults.iter().map(|fault| in_memcached_flags(&fault.to_string()));
         Failure::Code(code::USAGE, lines.collect())
     };
     let mut plan = plan(&settings, &origins, &host).map_err(usage)?;
+    let workers = workers_that_fit(&plan.server);
+    if workers < plan.server.workers {
+        let memory_mib = plan.server.memory_bytes >> 20;
+        warnings.push(format!("-t: -m {memory_mib} has room for the segments of {workers} threads; {workers} start"));
+        settings.workers = Auto::Is(workers as u64);
+        plan = server::config::plan::plan(&settings, &origins, &host).map_err(usage)?;
+    }
     plan.notes.splice(0..0, warnings);
     plan.notes.extend(leftover::discard(&plan.server).map_err(refused)?);
     let again = (settings, origins.clone());

@@ -20,6 +20,7 @@ use super::{flags, listen};
 const PORT: i64 = 11_211;
 const MEMORY_MIB: i64 = 64;
 const CONNECTIONS: i64 = 1024;
+const CONNECTIONS_MAX: i64 = 1_000_000;
 const WORKERS: u64 = 4;
 const ITEM_BYTES: i64 = 1 << 20;
 /// The smallest memory of a store, in MiB.
@@ -89,6 +90,8 @@ struct PartialCommandLine {
     warnings: Vec<String>,
     faults: Vec<Refusal>,
     port: i64,
+    /// The value of `-p`.
+    port_text: String,
     listen: Vec<String>,
     socket: Option<String>,
     socket_is_used: bool,
@@ -114,6 +117,7 @@ impl PartialCommandLine {
             warnings: Vec::new(),
             faults: Vec::new(),
             port: PORT,
+            port_text: PORT.to_string(),
             listen: Vec::new(),
             socket: None,
             socket_is_used: false,
@@ -179,7 +183,10 @@ impl PartialCommandLine {
 
     fn flag(&mut self, letter: char, value: String) {
         match letter {
-            'p' => self.port = self.number(letter, &value),
+            'p' => {
+                self.port = number(&value).0;
+                self.port_text = value;
+            }
             'U' => self.udp = self.number(letter, &value) != 0,
             flags::NO_LETTER => self.udp_required = true,
             's' => self.socket = Some(value),
@@ -229,7 +236,11 @@ impl PartialCommandLine {
     }
 
     fn connections(&mut self, text: &str) {
-        if let Some(connections) = self.positive('c', text) {
+        let Some(connections) = self.positive('c', text) else { return };
+        if connections > CONNECTIONS_MAX {
+            let what = format!("{connections} connections exceed the maximum of {CONNECTIONS_MAX}");
+            self.refuse(code::SYSTEM, format!("-c: {what}; lower -c"));
+        } else {
             self.set('c', "limits.maxconns", &[&connections.to_string()]);
         }
     }
@@ -392,8 +403,19 @@ impl PartialCommandLine {
             self.socket_is_used = true;
             return self.set('s', "listen.memcached", &[&format!("unix:{path}")]);
         }
+        let is_whole = number(&self.port_text).1;
+        if self.port == 0 && !is_whole {
+            let what = format!("-p: {:?} is not a port; write a number from 1 to 65535, or -s FILE", self.port_text);
+            return self.refuse(code::USAGE, what);
+        }
         if self.port == 0 {
             return self.refuse(code::USAGE, "-p 0 disables the only listener; write a port, or -s FILE");
+        }
+        if self.port > i64::from(u16::MAX) {
+            return self.refuse(code::USAGE, format!("-p: the port {} is too high; write one up to 65535", self.port));
+        }
+        if !is_whole {
+            self.warnings.push(format!("-p: {:?} is interpreted as {}", self.port_text, self.port));
         }
         match listen::addresses(&self.listen, self.port, self.has_tls) {
             Ok(found) => {

@@ -374,6 +374,14 @@ fn invalid_flags_exit_with_the_memcached_exit_code() {
         "-I 100",
         "-I 600m -m 1024",
         "-m 1 -u nobody",
+        "-m abc -u nobody",
+        "-p 70000 -u nobody",
+        "-p 99999999999 -u nobody",
+        "-p -5 -l 127.0.0.1 -u nobody",
+        "-c 1000000000 -u nobody",
+        "-t x",
+        "-R x",
+        "-I x",
         "-B foo",
         "-o bogus",
         "-o hashpower",
@@ -410,6 +418,20 @@ fn invalid_flags_exit_with_the_memcached_exit_code() {
         let (mut theirs, mut ours) = both("code-root", "-p {port}");
         assert_eq!((ours.ended(), theirs.ended()), (Some(64), Some(64)));
     }
+}
+
+#[test]
+fn more_threads_than_the_memory_has_room_for_start_as_many_as_fit() {
+    let mut ours = Peer::start(Which::Gannet, "threads", "-p {port} -u nobody -t 200 -m 64");
+    assert_eq!(ours.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let settings = ours.ask("stats settings\r\n");
+    let threads = settings.lines().find_map(|line| line.strip_prefix("STAT num_threads ")).expect("a line");
+    let threads: u32 = threads.trim().parse().expect("a number");
+    assert!((20..128).contains(&threads), "{threads}");
+    ours.signal("TERM");
+    ours.ended();
+    let warned = format!("-t: -m 64 has room for the segments of {threads} threads; {threads} start");
+    assert!(ours.stderr().contains(&warned), "{}", ours.stderr());
 }
 
 fn is_root() -> bool {

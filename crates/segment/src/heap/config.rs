@@ -96,6 +96,14 @@ const START_ITEM_BYTES: u64 = 2048;
 /// The size of a segment header, in bytes.
 pub(crate) const HEADER_BYTES: u64 = 128;
 
+impl StoreConfig {
+    /// Returns true if the memory has room for the segments that this number of thread handles has open at once.
+    pub fn has_room_for(&self, handles_max: usize) -> bool {
+        let sized = Geometry::of(&Self { handles_max, ..self.clone() });
+        !matches!(sized, Err(StartError::MemoryTooSmall { .. }))
+    }
+}
+
 /// The sizes that follow from a [`StoreConfig`] and never change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
@@ -321,6 +329,15 @@ mod tests {
             hash_seed: 1,
             huge_pages: false,
         }
+    }
+
+    #[test]
+    fn memory_has_room_for_as_many_handles_as_a_store_with_them_starts() {
+        let config = config(64 << 20, 1);
+        let most = (1..400).rev().find(|handles| config.has_room_for(*handles)).expect("one handle fits");
+        let of = |handles_max| Geometry::of(&StoreConfig { handles_max, ..config.clone() });
+        assert!((50..200).contains(&most) && of(most).is_ok() && of(most + 1).is_err(), "{most}");
+        assert!(!StoreConfig { memory_bytes: 1 << 20, ..config }.has_room_for(1));
     }
 
     #[test]

@@ -405,6 +405,14 @@ pub(crate) fn check(config: &ServerConfig) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Returns the greatest number of workers, at most that of `config`, whose open segments fit into the store's memory.
+/// Returns at least 1.
+pub fn workers_that_fit(config: &ServerConfig) -> usize {
+    let store = store_config(config);
+    let fits = |workers: &usize| store.has_room_for(workers + SPARE_HANDLES);
+    (1..=config.workers).rev().find(fits).unwrap_or(1)
+}
+
 pub(crate) fn store_config(config: &ServerConfig) -> StoreConfig {
     StoreConfig {
         memory_bytes: config.memory_bytes,

@@ -192,8 +192,10 @@ fn invalid_or_unsupported_flags_are_rejected_with_the_memcached_code() {
         ("-o ext_path", 1, "ext_path="),
         ("-o ext_path=/x:1G,ext_path=/x:2G", 64, "listed twice"),
         ("-p 0", 64, "the only listener"),
-        ("-p 70000", 71, "port 70000 is too high"),
-        ("-c 2000000", 64, "above the greatest"),
+        ("-p 70000", 64, "port 70000 is too high"),
+        ("-p -5 -l 127.0.0.1", 71, "port -5 does not exist"),
+        ("-p abc", 64, "-p: \"abc\" is not a port; write a number from 1 to 65535"),
+        ("-c 2000000", 71, "lower -c"),
     ] {
         let faults = read(line).expect_err(line);
         assert!(faults.len() == 1 && faults[0].0 == code && faults[0].1.contains(part), "{line}: {faults:?}");
