@@ -145,6 +145,7 @@ fn every_text_command_is_read() {
     assert_eq!(one("quit\r\n"), Request::Quit);
     assert_eq!(one("shutdown graceful\r\n"), Request::Shutdown { is_valid: true });
     assert_eq!(one("cache_memlimit 64\r\n"), Request::CacheMemlimit { mib: 64, noreply: false });
+    assert_eq!(one("cache_memlimit 99999999999\r\n"), Request::CacheMemlimit { mib: u32::MAX, noreply: false });
     assert_eq!(one("stats\r\n"), Request::Stats(Stats::General));
     assert_eq!(one("stats detail dump\r\n"), Request::Stats(Stats::DetailDump));
     assert_eq!(one("stats namespaces\r\n"), Request::Stats(Stats::Namespaces));
@@ -173,6 +174,7 @@ fn a_bad_administrative_command_names_its_fault() {
         ("lru automove 1\r\n", Error::UnknownCommand),
         ("verbosity x\r\n", Error::BadFormat),
         ("cache_memlimit x\r\n", Error::UnknownCommand),
+        ("cache_memlimit 99999999999999999999\r\n", Error::UnknownCommand),
         ("lru_crawler metadump 99\r\n", Error::BadClass),
         ("lru_crawler crawl 1\r\n", Error::BadClass),
         ("lru_crawler sleep x\r\n", Error::BadFormat),

@@ -170,7 +170,8 @@ pub(super) fn shutdown(words: Words<'_>) -> Result<Request<'_>, Fault> {
 pub(super) fn cache_memlimit(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let few = Few::new(words, 1, 2)?;
     let noreply = few.noreply();
-    match parse_u32(few.words[0]) {
+    // A number that exceeds every memory is refused as too large, not as an unknown command.
+    match parse_u64(few.words[0]).map(|mib| u32::try_from(mib).unwrap_or(u32::MAX)) {
         Some(mib) => Ok(R::CacheMemlimit { mib, noreply }),
         None => Err(Fault::new(Error::UnknownCommand).quiet_if(noreply)),
     }
