@@ -1,4 +1,5 @@
-//! Reads of items. A read takes no lock, and writes only the item's access frequency and time of last access.
+//! Reads of items. A read takes no lock, and writes only the item's access frequency and time of last access, or the
+//! mark in the slot of an item that has ended.
 //!
 //! Keys that are read together are read in three stages, so that the waits for memory overlap:
 //!
@@ -107,7 +108,7 @@ impl<'g, 'l> Items<'g, 'l> {
         match seen.ended(store, self.guard.now) {
             None => Some(seen),
             Some(ended) => {
-                note_ended_read(self.guard, ended);
+                note_ended_read(self.guard, &seen, ended);
                 None
             }
         }
@@ -174,8 +175,15 @@ impl<'g, 'l> Items<'g, 'l> {
     }
 }
 
+/// Counts the first read of an item that has ended. As in memcached, which removes such an item at once, later reads
+/// count only as misses.
 #[cold]
-fn note_ended_read(guard: &Guard<'_>, ended: EndReason) {
+fn note_ended_read(guard: &Guard<'_>, seen: &FoundItem<'_>, ended: EndReason) {
+    let marks = |slot: Slot| seen.word.compare_exchange(seen.slot.0, slot.0, Relaxed).is_ok();
+    // If the exchange fails, another thread has counted the item or has changed the slot.
+    if !seen.slot.with_end_read().is_some_and(marks) {
+        return;
+    }
     match ended {
         EndReason::Expired => guard.counters().read_expired.add(1),
         EndReason::Flushed => guard.counters().read_flushed.add(1),

@@ -13,7 +13,8 @@
 //! |  0                                                                           |   empty
 //! +------------------------------------------------------------------------------+
 //! ```
-//! - `freq`: the number of reads of the item, at most [`FREQ_MAX`].
+//! - `freq`: the number of reads of the item, at most [`FREQ_MAX`], in the lower two bits. The upper bit of an item in
+//!   memory is set when a read first finds that the item has ended (expired or flushed); then the read is counted.
 //! - The bit at 48 is the tier: 0 is memory; 1 is flash, and [`crate::tier::FlashAddress`] defines the lower bits.
 //! - `generation`: 1..=511, derived from the segment's; 0 marks a ghost, so no item's slot is ever 0.
 //! - A ghost contains the group hash of its key, from which a growth of the index finds the ghost's new group.
@@ -31,6 +32,8 @@ pub(crate) const FREQ_MAX: u64 = 3;
 
 const TAG_SHIFT: u32 = 52;
 const FREQ_SHIFT: u32 = 49;
+/// The bit of `freq` that is set when a read has found the ended item.
+const END_READ: u64 = 4 << FREQ_SHIFT;
 const GENERATION_SHIFT: u32 = 39;
 const LOCATION_BITS: u32 = 39;
 const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
@@ -56,7 +59,8 @@ impl Slot {
     /// Returns a slot that names the item at `address` (in bytes from the heap's start) in a segment of that
     /// generation.
     pub(crate) fn item(tag: u16, freq: u64, generation: u16, address: usize) -> Self {
-        debug_assert!(tag < 1 << 12 && freq <= 7 && (1..=511).contains(&generation) && address.is_multiple_of(4));
+        debug_assert!(tag < 1 << 12 && freq <= FREQ_MAX);
+        debug_assert!((1..=511).contains(&generation) && address.is_multiple_of(4));
         let location = address as u64 / 4;
         assert!(location <= LOCATION_MASK, "address {address} is past what a slot can name");
         Self(
@@ -77,7 +81,7 @@ impl Slot {
 
     /// Returns a slot that names the item at address `at` on flash.
     pub(crate) fn flash(tag: u16, freq: u64, at: FlashAddress) -> Self {
-        debug_assert!(tag < 1 << 12 && freq <= 7);
+        debug_assert!(tag < 1 << 12 && freq <= FREQ_MAX);
         Self((u64::from(tag) << TAG_SHIFT) | (freq << FREQ_SHIFT) | TIER | at.bits())
     }
 
@@ -118,7 +122,13 @@ impl Slot {
 
     #[inline(always)]
     pub(crate) fn freq(self) -> u64 {
-        (self.0 >> FREQ_SHIFT) & 7
+        (self.0 >> FREQ_SHIFT) & FREQ_MAX
+    }
+
+    /// Returns the slot with the mark that a read has found the ended item, or `None` if the slot has the mark.
+    pub(crate) fn with_end_read(self) -> Option<Self> {
+        debug_assert!(self.is_item());
+        (self.0 & END_READ == 0).then_some(Self(self.0 | END_READ))
     }
 
     #[inline(always)]
@@ -161,7 +171,7 @@ impl Slot {
 
     #[inline(always)]
     pub(crate) fn with_freq(self, freq: u64) -> Self {
-        debug_assert!(freq <= 7);
+        debug_assert!(freq <= FREQ_MAX);
         Self((self.0 & !(7 << FREQ_SHIFT)) | (freq << FREQ_SHIFT))
     }
 }
@@ -179,15 +189,15 @@ mod tests {
     #[test]
     fn slot_fields_round_trip_without_overlap() {
         for tag in [0, 1, 0xfff] {
-            for freq in [0, 3, 7] {
+            for freq in [0, 1, 3] {
                 for generation in [1, 511] {
                     for address in [0, 4, (HEAP_BYTES_MAX - 4) as usize] {
                         let slot = Slot::item(tag, freq, generation, address);
                         assert!(slot.is_item() && !slot.is_ghost());
                         assert_eq!((slot.tag(), slot.freq()), (tag, freq));
                         assert_eq!((slot.generation(), slot.address()), (generation, address));
-                        let other = slot.with_freq(7 - freq);
-                        assert!(other.same_item(slot) && other.freq() == 7 - freq);
+                        let other = slot.with_freq(3 - freq);
+                        assert!(other.same_item(slot) && other.freq() == 3 - freq);
                     }
                 }
             }
@@ -200,11 +210,11 @@ mod tests {
             [(0, 0, 0, 1), (127, (1 << 20) - 1, (1 << 15) - 1, 63), (64, 5, 0, 2)]
         {
             let at = FlashAddress::new(generation, region, block, blocks);
-            for (tag, freq) in [(0, 0), (0xfff, 7), (0x800, 3)] {
+            for (tag, freq) in [(0, 0), (0xfff, 3), (0x800, 2)] {
                 let slot = Slot::flash(tag, freq, at);
                 assert!(slot.is_flash() && slot.is_taken() && !slot.is_item() && !slot.is_ghost());
                 assert_eq!((slot.tag(), slot.freq(), slot.flash_address()), (tag, freq, at));
-                assert!(slot.with_freq(7 - freq).same_item(slot));
+                assert!(slot.with_freq(3 - freq).same_item(slot));
                 let at = slot.flash_address();
                 assert_eq!((at.generation(), at.region()), (generation, region));
                 assert_eq!((at.block(), at.blocks()), (block, blocks));

@@ -14,7 +14,7 @@ mod tiered;
 mod together;
 
 use crate::core::op::{OpError, Put};
-use crate::{Namespace, Store, StoreConfig};
+use crate::{Expire, Namespace, Store, StoreConfig};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// A change removes the parts that it replaced at once. Regression: a part whose lock the background held at that
@@ -42,6 +42,41 @@ fn replaced_part_with_busy_lock_is_freed_later() {
     };
     let done = (0..50).any(|n| attempt(format!("key {n}").as_bytes()).is_ok());
     assert!(done, "the index has more than one group");
+}
+
+/// Statistics of memcached clients: an item that has ended counts once, however often it is read before it is removed.
+#[test]
+fn ended_item_that_is_read_again_counts_once() {
+    let config = StoreConfig { memory_bytes: 4 << 20, segment_bytes: None, ..crashes::config() };
+    let (store, _background) = Store::new(&config, crashes::NOW).expect("a store");
+    let handle = std::cell::RefCell::new(store.handle().expect("a thread handle"));
+    let names: [&[u8]; 2] = [b"expires", b"stays"];
+    let read = |after_ms: u64, name: &[u8]| {
+        let mut handle = handle.borrow_mut();
+        let guard = handle.guard(crashes::NOW.plus_ms(after_ms));
+        let key = guard.key(Namespace::DEFAULT, name);
+        guard.items().get(&key).is_some()
+    };
+    let put = |expire, name: &[u8]| {
+        let mut handle = handle.borrow_mut();
+        let mut guard = handle.guard(crashes::NOW);
+        let key = guard.key(Namespace::DEFAULT, name);
+        guard.items_mut().put(&key, &Put { expire, ..Put::set(b"value") }).expect("there is room");
+    };
+    put(Expire::At(crashes::NOW.plus_ms(1000)), names[0]);
+    put(Expire::Never, names[1]);
+    assert!(names.iter().all(|name| read(500, name)));
+    let counts = || (store.stats().read_expired, store.stats().read_flushed);
+    assert_eq!(counts(), (0, 0));
+    (0..5).for_each(|_| assert!(!read(2000, names[0]) && read(2000, names[1])));
+    assert_eq!(counts(), (1, 0));
+    store.flush(Namespace::DEFAULT);
+    (0..5).for_each(|_| assert!(!read(2000, names[1])));
+    assert_eq!(counts(), (1, 1));
+    // A new item of the key is another one.
+    put(Expire::At(crashes::NOW.plus_ms(1000)), names[0]);
+    (0..5).for_each(|_| assert!(!read(2000, names[0])));
+    assert_eq!(counts(), (2, 1));
 }
 
 /// The count of keys is the number of items less the number that a flush has ended. Regression: an item that was
