@@ -119,6 +119,12 @@ pub struct Twice {
 }
 
 impl Tape {
+    /// Records both readings of a counter.
+    fn take_two_snapshots(&mut self, path: &str, before: &str, after: &str) {
+        self.files.insert(path.to_owned(), before.to_owned());
+        self.files.insert(format!("/later{path}"), after.to_owned());
+    }
+
     /// Records the first reading of a counter, and ignores later readings.
     fn take_first_snapshot(&mut self, path: &str, text: &str) {
         self.files.entry(path.to_owned()).or_insert_with(|| text.to_owned());
@@ -247,20 +253,13 @@ impl Host {
         let once = || Unread::Once(path.to_owned());
         if self.is_live() {
             let before = self.before.get(path).cloned().ok_or_else(once)?;
-            self.take_two_snapshots(path, &before, &now);
+            self.keep(|tape| tape.take_two_snapshots(path, &before, &now));
             return Ok(Twice { before, after: now, seconds: self.begun.elapsed().as_secs_f64() });
         }
         let later = self.place(&format!("/later{}", self.of_its_network(path)));
         let after = read_at(&later, path).map_err(|_| once())?;
-        self.take_two_snapshots(path, &now, &after);
+        self.keep(|tape| tape.take_two_snapshots(path, &now, &after));
         Ok(Twice { before: now, after, seconds: 1.0 })
-    }
-
-    fn take_two_snapshots(&self, path: &str, before: &str, after: &str) {
-        self.keep(|tape| {
-            tape.files.insert(path.to_owned(), before.to_owned());
-            tape.files.insert(format!("/later{path}"), after.to_owned());
-        });
     }
 
     /// Returns the longest wake-up time of idle CPUs that programs allow now, in microseconds. Only root can read it.
@@ -309,8 +308,31 @@ impl Host {
         }
         let before = self.before.get(&path).cloned().ok_or_else(|| Unread::Once(path.clone()))?;
         let after = self.ethtool(nic, option)?;
-        self.take_two_snapshots(&path, &before, &after);
+        self.keep(|tape| tape.take_two_snapshots(&path, &before, &after));
         Ok(Twice { before, after, seconds: self.begun.elapsed().as_secs_f64() })
+    }
+
+    /// Returns the queueing disciplines of an interface, one in a line: `root mq`, then `child fq` for each of its
+    /// queues.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn qdiscs(&self, nic: &str) -> Result<String, Unread> {
+        let path = format!("/qdisc/{nic}");
+        if !self.is_live() {
+            return self.read(&path);
+        }
+        let refused = |why: String| Unread::Refused(path.clone(), why);
+        if self.is_elsewhere {
+            return Err(refused("the process is in another network namespace".to_owned()));
+        }
+        let interface = self.number(&format!("/sys/class/net/{nic}/ifindex"))?;
+        let all = crate::netlink::qdiscs().map_err(|error| refused(error.to_string()))?;
+        let own = all.iter().filter(|qdisc| i64::from(qdisc.interface) == interface);
+        let lines = own.map(|qdisc| format!("{} {}", if qdisc.is_root { "root" } else { "child" }, qdisc.kind));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        self.keep(|tape| tape.take_first_snapshot(&path, &text));
+        Ok(text)
     }
 
     /// Returns the value of the setting at `path`: the file's content, or the value of an interface's setting.

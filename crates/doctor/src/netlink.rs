@@ -1,11 +1,12 @@
-//! A client of the kernel's generic netlink: looks a family up by name, sends requests and reads attributes.
+//! A client of the kernel's generic netlink: looks a family up by name, sends requests and reads attributes. Also lists
+//! the queueing disciplines of the interfaces, by the kernel's routing netlink.
 //!
 //! ```text
 //!   message   | length u32 | type u16 | flags u16 | sequence u32 | port u32 |
 //!             | command u8 | version u8 | 0 u16 | attributes
 //!   attribute | length u16 | kind u16 | payload, padded to 4 bytes |   the length includes the header, not the padding
 //! ```
-//! All numbers are in the byte order of the machine. Source: linux/netlink.h, linux/genetlink.h.
+//! All numbers are in the byte order of the machine. Source: linux/netlink.h, linux/genetlink.h, linux/rtnetlink.h.
 //!
 //! Invariants: a message is accepted as the reply only if it has the request's sequence number. A message that is
 //! shorter than its length field is refused.
@@ -79,6 +80,79 @@ pub fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
 /// Returns the 32-bit number in the first attribute of a kind.
 pub fn number(bytes: &[u8], kind: u16) -> Option<u32> {
     find(bytes, kind)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// A queueing discipline of an interface.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Qdisc {
+    /// The number of the interface.
+    pub interface: i32,
+    /// True if it is the root of its interface, and false if it is below another one, as that of a device's queue is.
+    pub is_root: bool,
+    /// Its name, as in `fq`.
+    pub kind: String,
+}
+
+/// The flags of a request for all objects.
+const DUMP: u16 = 0x300;
+/// The type of a message that ends a list.
+const DONE: u16 = 3;
+const GET_QDISC: u16 = 38;
+const QDISC: u16 = 36;
+/// Size of the header that follows the message's header in messages about queueing disciplines, in bytes.
+const TRAFFIC_BYTES: usize = 20;
+/// The parent of a root.
+const ROOT: u32 = u32::MAX;
+const QDISC_KIND: u16 = 1;
+
+/// Returns the queueing disciplines of all interfaces of this network namespace.
+///
+/// # Errors
+/// If the kernel returns an error or its reply cannot be parsed.
+pub fn qdiscs() -> Result<Vec<Qdisc>> {
+    // Without a protocol, the socket is one of the routing netlink, whose number is 0.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
+    let mut message = ((HEAD_BYTES + TRAFFIC_BYTES) as u32).to_ne_bytes().to_vec();
+    message.extend([GET_QDISC.to_ne_bytes(), (REQUEST | DUMP).to_ne_bytes()].concat());
+    message.extend([1u32.to_ne_bytes(), [0; 4]].concat());
+    message.resize(HEAD_BYTES + TRAFFIC_BYTES, 0);
+    send(&socket, &message, SendFlags::empty())?;
+    let (mut found, mut buffer) = (Vec::new(), vec![0; ANSWER_BYTES_MAX]);
+    for _ in 0..QDISC_PARTS_MAX {
+        let (bytes, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+        if qdiscs_in(&buffer[..bytes], &mut found)? {
+            return Ok(found);
+        }
+    }
+    Err(garbage())
+}
+
+/// Maximum number of parts of the list of queueing disciplines.
+const QDISC_PARTS_MAX: u32 = 4096;
+
+/// Adds the queueing disciplines of one part of the list to `found`. Returns true if the part ends the list.
+fn qdiscs_in(mut bytes: &[u8], found: &mut Vec<Qdisc>) -> Result<bool> {
+    while !bytes.is_empty() {
+        let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).ok_or_else(garbage);
+        let length = u32::from_ne_bytes(word(0)?) as usize;
+        let message = bytes.get(HEAD_BYTES..length).ok_or_else(garbage)?;
+        let kind = u16::from_ne_bytes([bytes[4], bytes[5]]);
+        match kind {
+            DONE => return Ok(true),
+            ERROR => return Err(Error::from_raw_os_error(i32::from_ne_bytes(word(HEAD_BYTES)?).saturating_neg())),
+            QDISC => {
+                let interface = i32::from_ne_bytes(word(HEAD_BYTES + 4)?);
+                let parent = u32::from_ne_bytes(word(HEAD_BYTES + 12)?);
+                let name = find(message.get(TRAFFIC_BYTES..).ok_or_else(garbage)?, QDISC_KIND).ok_or_else(garbage)?;
+                let kind = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+                found.push(Qdisc { interface, is_root: parent == ROOT, kind });
+            }
+            _ => {}
+        }
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
 }
 
 fn garbage() -> Error {
@@ -196,6 +270,32 @@ mod tests {
         assert_eq!(answer_in(&message, 9).unwrap(), Some(0..0));
         message[16..20].copy_from_slice(&(-1i32).to_ne_bytes());
         assert_eq!(answer_in(&message, 9).unwrap_err().raw_os_error(), Some(1));
+    }
+
+    #[test]
+    fn list_of_queueing_disciplines_is_parsed_in_parts_and_ends_with_its_last_message() {
+        let message = |kind: u16, interface: i32, parent: u32, name: &[u8]| {
+            let body = [[0; 4], interface.to_ne_bytes(), [0; 4], parent.to_ne_bytes(), [0; 4]].concat();
+            let body = [body, attribute(QDISC_KIND, name), attribute(9, b"more")].concat();
+            let head = [&((HEAD_BYTES + body.len()) as u32).to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
+            [head, body].concat()
+        };
+        let part = [message(QDISC, 4, ROOT, b"mq\0"), message(QDISC, 4, 1, b"fq_codel\0")].concat();
+        let mut found = Vec::new();
+        assert!(!qdiscs_in(&part, &mut found).unwrap());
+        assert!(qdiscs_in(&message(DONE, 0, 0, b""), &mut found).unwrap());
+        let of = |is_root, kind: &str| Qdisc { interface: 4, is_root, kind: kind.to_owned() };
+        assert_eq!(found, [of(true, "mq"), of(false, "fq_codel")]);
+        let first = message(QDISC, 4, ROOT, b"mq\0").len();
+        for end in (1..part.len()).filter(|end| *end != first) {
+            assert!(qdiscs_in(&part[..end], &mut Vec::new()).is_err(), "{end} bytes");
+        }
+        assert!(qdiscs_in(&message(ERROR, 0, 0, b""), &mut Vec::new()).is_err());
+        let Ok(here) = qdiscs() else {
+            eprintln!("skipped: no routing netlink here");
+            return;
+        };
+        assert!(here.iter().all(|qdisc| !qdisc.kind.is_empty() && qdisc.interface > 0), "{here:?}");
     }
 
     #[test]

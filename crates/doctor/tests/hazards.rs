@@ -299,6 +299,38 @@ fn disk_without_files_of_the_process_is_no_finding() {
 }
 
 #[test]
+fn read_ahead_of_a_disk_is_no_proven_problem_without_a_process_that_reads_it() {
+    let tree = tree("readahead-alone", &DISKS);
+    let find = |pid| {
+        let found = run(&tree.host(pid), &select(&["disk.readahead".to_owned()]).unwrap()).remove(0);
+        (found.verdict, found.value)
+    };
+    let (verdict, value) = find(None);
+    assert!(verdict == Warn && value.contains("vda: 8192 KB; pass --pid"), "{verdict:?} {value}");
+    assert_eq!(find(Some(7)).0, Bad, "the devices of the process are unknown, so all count");
+}
+
+#[test]
+fn queueing_discipline_of_each_device_counts_and_not_only_the_default() {
+    let with = |default: &'static str, control: &'static str, eth0: &'static str| {
+        [
+            ("/proc/sys/net/core/default_qdisc", default),
+            ("/proc/sys/net/ipv4/tcp_congestion_control", control),
+            ("/sys/class/net/eth0/device/vendor", "0x1af4"),
+            ("/qdisc/eth0", eth0),
+        ]
+    };
+    let before = with("fq", "bbr", "root pfifo_fast");
+    is_told(&before, "net.qdisc", Warn, "queueing discipline fq by default, eth0: pfifo_fast");
+    is_told(&with("pfifo_fast", "bbr", "root fq"), "net.qdisc", Ok, "eth0: fq");
+    is_told(&with("fq", "cubic", "root pfifo_fast"), "net.qdisc", Ok, "congestion control cubic");
+    let queues = with("fq", "bbr", "root mq\nchild fq\nchild fq_codel");
+    is_told(&queues, "net.qdisc", Warn, "eth0: fq and fq_codel");
+    is_told(&with("fq_codel", "bbr", "root mq\nchild fq\nchild fq"), "net.qdisc", Ok, "eth0: fq");
+    is_told(&before[..3], "net.qdisc", Ok, "queueing discipline fq by default");
+}
+
+#[test]
 fn few_retransmissions_are_no_rate() {
     let of = |sent: u32, again: u32| format!("Tcp: OutSegs RetransSegs\nTcp: {sent} {again}");
     for (sent, again, verdict) in [(13_138, 2, Ok), (13_138, 9, Ok), (13_138, 12, Bad), (900_000, 12, Ok)] {

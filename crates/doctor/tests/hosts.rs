@@ -152,9 +152,9 @@ const MICROVM: Host = Host {
     base: None,
     shape: None,
     has_process: false,
-    first: "disk.readahead",
+    first: "cpu.autogroup",
     verdicts: &[
-        ("disk.readahead", Bad),
+        ("disk.readahead", Warn),
         ("cpu.autogroup", Warn),
         ("net.qdisc", Warn),
         ("mem.min-free", Warn),

@@ -130,14 +130,16 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "net.qdisc",
-        reads: "/proc/sys/net/core/default_qdisc, /proc/sys/net/ipv4/tcp_congestion_control",
+        reads: "/proc/sys/net/core/default_qdisc, /proc/sys/net/ipv4/tcp_congestion_control, tc qdisc",
         mechanism: "BBR paces its packets, and fq is the queueing discipline that does this efficiently. With any \
                     other discipline the kernel uses a timer per connection, which costs more CPU time and is less \
                     precise.",
-        remedy: "sysctl net.core.default_qdisc=fq, or net.ipv4.tcp_congestion_control=cubic within a data centre",
+        remedy: "tc qdisc replace dev DEVICE root fq for each device that is named, and sysctl \
+                 net.core.default_qdisc=fq for devices that appear later; or net.ipv4.tcp_congestion_control=cubic \
+                 within a data centre",
         expect: "less CPU time for pacing; smoother pacing",
         needs: Needs::Root,
-        undo: "write the old value back",
+        undo: "write the old value back; tc qdisc del dev DEVICE root restores the default",
         source: "man 8 tc-fq",
         probe: qdisc,
     },
@@ -313,13 +315,34 @@ fn retrans(host: &Host) -> Probed {
     Ok(ProbeResult::bad(value).weighing(share))
 }
 
+/// The queueing discipline of a device with several queues. Each queue has its own below it.
+const QDISC_OF_QUEUES: &str = "mq";
+
+/// Judges the queueing disciplines of the interfaces. The default applies only to devices that appear later, and alone
+/// decides if those of the interfaces cannot be read.
 fn qdisc(host: &Host) -> Probed {
-    let qdisc = host.read("/proc/sys/net/core/default_qdisc")?;
+    let default = host.read("/proc/sys/net/core/default_qdisc")?;
     let control = host.read("/proc/sys/net/ipv4/tcp_congestion_control")?;
-    Ok(ProbeResult::warn_if(
-        control.starts_with("bbr") && qdisc != "fq",
-        format!("congestion control {control}, queueing discipline {qdisc}"),
-    ))
+    let mut devices = Vec::new();
+    for nic in host.nics().unwrap_or_default() {
+        let Ok(text) = host.qdiscs(&nic) else { continue };
+        let mut kinds: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(' ')?.1)).collect();
+        if kinds.len() > 1 && text.starts_with(&format!("root {QDISC_OF_QUEUES}")) {
+            kinds.remove(0);
+        }
+        kinds.sort_unstable();
+        kinds.dedup();
+        if !kinds.is_empty() {
+            devices.push((nic, kinds.join(" and ")));
+        }
+    }
+    let is_paced = match devices.is_empty() {
+        true => default == "fq",
+        false => devices.iter().all(|(_, kinds)| kinds == "fq"),
+    };
+    let devices: String = devices.iter().map(|(nic, kinds)| format!(", {nic}: {kinds}")).collect();
+    let value = format!("congestion control {control}, queueing discipline {default} by default{devices}");
+    Ok(ProbeResult::warn_if(control.starts_with("bbr") && !is_paced, value))
 }
 
 fn conntrack(host: &Host) -> Probed {

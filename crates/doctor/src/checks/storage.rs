@@ -147,11 +147,13 @@ fn readahead(host: &Host) -> Probed {
     }
     let value = if of.is_empty() { String::new() } else { format!("{of}: {most} KB") };
     let value = with_others(value, "the process reads no file on", &unused);
-    Ok(if most >= READAHEAD_KB_BAD {
-        ProbeResult::bad(value)
-    } else {
-        ProbeResult::warn_if(most > READAHEAD_KB_MAX, value)
-    })
+    let is_large = most > READAHEAD_KB_MAX;
+    if is_large && host.process("fdinfo").is_err() && host.asked().data.is_none() {
+        // Only reads by the server make this a problem, and the disks that it reads are unknown.
+        let why = "pass --pid to judge only the disks that the server reads";
+        return Ok(ProbeResult::warn(format!("{value}; {why}")));
+    }
+    Ok(if most >= READAHEAD_KB_BAD { ProbeResult::bad(value) } else { ProbeResult::warn_if(is_large, value) })
 }
 
 fn write_throttle(host: &Host) -> Probed {
