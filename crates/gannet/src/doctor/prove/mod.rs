@@ -135,6 +135,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     });
     let mut bench = meter(matches)?;
     let rounds = rounds_wanted(matches, &bench)?;
+    let names: Vec<&str> = changes.iter().map(|(subject, _)| subject.change.as_str()).collect();
+    if let Some(line) = several(&names) {
+        warn(&line);
+    }
     warn(&length(&bench, changes.len() as u64, rounds));
     stop::run_control(&run_control)?;
     let mut proofs = Vec::new();
@@ -223,6 +227,13 @@ fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
     }))
 }
 
+/// Lists the changes, if there are several.
+fn several(names: &[&str]) -> Option<String> {
+    let count = names.len();
+    let remedy = "--remedy ID measures only one";
+    (count > 1).then(|| format!("{count} changes are measured one after the other: {}; {remedy}", names.join(", ")))
+}
+
 /// Describes the expected time of all proofs, in words.
 fn length(meter: &Meter, changes: u64, rounds: u64) -> String {
     let (measurement_s, before_s, each_s) = match meter {
@@ -231,10 +242,11 @@ fn length(meter: &Meter, changes: u64, rounds: u64) -> String {
     };
     let least_s = before_s + changes * rounds * 2 * measurement_s;
     let most_s = before_s + changes * (rounds + rounds.div_ceil(2)) * 2 * measurement_s;
+    let each = if changes == 1 { "" } else { " of each" };
     let changes = if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") };
     format!(
-        "expected time: {}, at most {} if rounds have to be repeated ({changes}, {rounds} rounds, 2 measurements of \
-         {each_s} s in each); --seconds and --rounds shorten it, Ctrl-C ends it and undoes the change",
+        "expected time: {}, at most {} if rounds have to be repeated ({changes}, {rounds} rounds{each}, 2 measurements \
+         of {each_s} s in each); --seconds and --rounds shorten it, Ctrl-C ends it and undoes the change",
         minutes(least_s),
         minutes(most_s)
     )
@@ -447,5 +459,27 @@ fn print_round(round: usize, side: Side, measured: &Measured) {
     match &measured.fault {
         Some(fault) => warn(&format!("round {}, {side}: does not count: {fault}", round + 1)),
         None => warn(&format!("round {}, {side}: {}", round + 1, figures.join("; "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proof_of_all_findings_lists_its_changes_and_the_time_of_all() {
+        assert_eq!(several(&["mem.thp"]), None);
+        let line = several(&["mem.thp", "net.qdisc"]).unwrap();
+        assert_eq!(
+            line,
+            "2 changes are measured one after the other: mem.thp, net.qdisc; --remedy ID measures only one"
+        );
+        let live = Meter::Live(Live { admin: "127.0.0.1:1".parse().unwrap(), pid: None, seconds: 29 });
+        let (one, two) = (length(&live, 1, 7), length(&live, 2, 7));
+        assert!(
+            one.starts_with("expected time: 7 min, at most 11 min") && one.contains("(1 change, 7 rounds, 2 "),
+            "{one}"
+        );
+        assert!(two.starts_with("expected time: 14 min,") && two.contains("(2 changes, 7 rounds of each, "), "{two}");
     }
 }
