@@ -55,7 +55,8 @@ pub fn command() -> Command {
         .arg(value("table", "FILE.md").help("Write the table of medians [without: print it]"))
         .arg(value("report", "FILE.html").help("Write an HTML page with charts"))
         .after_help(
-            "The libraries take turns. A run without a success does not count.\n\nExample:\n  gannet serve --grpc \
+            "The libraries take turns. A run without a success does not count. Exit code 1: a library had no run that \
+             counts; the others are reported.\n\nExample:\n  gannet serve --grpc \
              127.0.0.1:7000 &\n  gannet load clients --program 'go=clients/go/gannet-bench' \\\n    --program \
              'python=python -m gannet.bench' --presets Laptop \\\n    --concurrency 1,100,5000 --round-trips 0us \
              --repeats 3 --report study.html",
@@ -85,11 +86,26 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(path) => write(path, &table::markdown(&study))?,
         None => print(&table::markdown(&study))?,
     }
-    if study.cells.iter().all(|cell| cell.runs.is_empty()) {
-        let cause = study.cells.iter().flat_map(|cell| &cell.failures).next().cloned();
-        return Err(Failure::Failed(vec![cause.unwrap_or_else(|| "no run was completed".to_owned())]));
+    let failed = failed(&study.cells);
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed)) }
+}
+
+/// Returns a line for each library without any successful run, with the reason of its first failure.
+fn failed(cells: &[StudyCell]) -> Vec<String> {
+    let mut clients: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !clients.contains(&cell.client.as_str()) {
+            clients.push(&cell.client);
+        }
     }
-    Ok(())
+    let of = |client: &str| cells.iter().filter(move |cell| cell.client == client).collect::<Vec<_>>();
+    let line = |client: &str| {
+        let cells = of(client);
+        let cause = cells.iter().flat_map(|cell| &cell.failures).next().cloned();
+        let is_failed = cells.iter().all(|cell| cell.runs.is_empty());
+        is_failed.then(|| cause.unwrap_or_else(|| format!("{client}: no run was completed")))
+    };
+    clients.into_iter().filter_map(line).collect()
 }
 
 /// Returns the plan of the arguments; otherwise a line for each fault.

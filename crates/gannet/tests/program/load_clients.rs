@@ -20,7 +20,9 @@ fn study_of_client_libraries_writes_its_table_page_and_runs() {
     let target = ["load", "clients", "--target", "127.0.0.1:1", "--program", &good[..]];
     let files = ["--program", &bad[..], "--table", &table[..], "--report", &page[..], "--json", &json[..]];
     let (code, _, err) = run(&[&target[..], &grid, &time, &files].concat());
-    assert_eq!(code, 0, "{err}");
+    // The library whose program always fails is an error, but the figures of the other one are written.
+    assert_eq!(code, 1, "{err}");
+    assert!(err.ends_with("gannet: bad: the program failed: no server\n"), "{err}");
     let table = std::fs::read_to_string(table).expect("it was written");
     assert!(table.contains("| 50 | 1,234/s, 3.00 ms, 7 us, 0 | bad: the program failed: no server |"), "{table}");
     assert!(std::fs::read_to_string(page).expect("it was written").contains("good, round trip 1 ms"));
@@ -30,6 +32,9 @@ fn study_of_client_libraries_writes_its_table_page_and_runs() {
     let seen = std::fs::read_to_string(folder.file("seen")).expect("the program ran");
     assert_eq!(seen.lines().count(), 16, "{seen}");
     assert_eq!(seen.lines().filter(|line| line.contains("--in-flight-max 5000")).count(), 8, "{seen}");
+    // Only libraries that work: no error.
+    let (code, _, err) = run(&["load", "clients", "--program", &good, "--repeats", "1", "--concurrency", "1"]);
+    assert_eq!(code, 0, "{err}");
     // A study without any figures is an error.
     let (code, _, err) = run(&["load", "clients", "--program", &bad, "--repeats", "1", "--concurrency", "1"]);
     assert_eq!(code, 1, "{err}");
