@@ -39,9 +39,10 @@ pub fn command() -> Command {
         .arg(value("rounds", "N").default_value("7").help("Number of rounds, with one run of each server"));
     args::add(command).after_help(
         "A `gannet serve` without --admin gets a free admin port, so that it runs beside another server.\nExit codes: \
-         as for gannet load; 3 also if the generator was the bottleneck on both sides, so that there is no \
-         verdict.\n\nExample:\n  gannet load versus --a 'memcached -u daemon -p 11300' \\\n    --b 'gannet serve \
-         --memcached 127.0.0.1:11300' \\\n    --target 127.0.0.1:11300 --rate 20k --duration 5s --report versus.html",
+         as for gannet load; 3 also if both rates are lower bounds, set by the generator or by --rate-max, \
+         so that there is no verdict.\n\nExample:\n  gannet load versus --a 'memcached -u daemon -p 11300' \\\n    \
+         --b 'gannet serve --memcached 127.0.0.1:11300' \\\n    --target 127.0.0.1:11300 --rate 20k --duration 5s \
+         --report versus.html",
     )
 }
 

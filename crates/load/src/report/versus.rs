@@ -128,7 +128,7 @@ fn sound<'r>(a: &'r [VersusRound], b: &'r [VersusRound]) -> Pairs<'r> {
 /// Returns the reason why the rounds give no verdict, if they give none.
 pub fn no_verdict(a: &[VersusRound], b: &[VersusRound]) -> Option<String> {
     let pairs = sound(a, b);
-    let ended = |round: &VersusRound| round.result.search.as_ref().is_some_and(SearchResult::is_generator_limited);
+    let of = |round: &VersusRound, is: fn(&SearchResult) -> bool| round.result.search.as_ref().is_some_and(is);
     if pairs.is_empty() {
         let limited = |rounds: &[VersusRound]| rounds.iter().any(|round| round.result.invalid.is_some());
         let sides = match (limited(a), limited(b)) {
@@ -139,8 +139,15 @@ pub fn no_verdict(a: &[VersusRound], b: &[VersusRound]) -> Option<String> {
         };
         return Some(format!("the generator was the bottleneck in every round, with {sides}"));
     }
-    let all = pairs.iter().all(|(a, b)| ended(a) && ended(b));
-    all.then(|| "the generator was the bottleneck on both sides, so that both rates are only lower bounds".to_owned())
+    let all = |is: fn(&SearchResult) -> bool| pairs.iter().all(|(a, b)| of(a, is) && of(b, is));
+    if !all(SearchResult::is_lower_bound) {
+        return None;
+    }
+    let cause = match all(SearchResult::is_generator_limited) {
+        true => "the generator was the bottleneck on both sides",
+        false => "both sides met the objectives at the highest rate that was tried (raise --rate-max)",
+    };
+    Some(format!("{cause}, so that both rates are only lower bounds"))
 }
 
 /// Formats the figure's row: its name, both medians, the ratio with its interval, and the side that is better.
@@ -321,7 +328,11 @@ mod tests {
         let shown = line(&bound, &searched("found", 3000.0));
         assert!(shown.contains("<= x 1.500") && shown.ends_with("no significant difference"), "{shown}");
         assert_eq!(no_verdict(&found, &bound), None);
-        assert!(no_verdict(&bound, &bound).unwrap().contains("both sides"));
+        assert!(no_verdict(&bound, &bound).unwrap().contains("the generator was the bottleneck on both sides"));
+        let at_max = searched("kept at max", 2000.0);
+        assert!(no_verdict(&at_max, &at_max).unwrap().contains("raise --rate-max"));
+        assert!(no_verdict(&at_max, &bound).unwrap().contains("raise --rate-max"));
+        assert_eq!((no_verdict(&at_max, &found), no_verdict(&found, &at_max)), (None, None));
         let shown = text(&bound, &bound);
         assert!(shown.starts_with("no verdict: ") && !shown.contains("no significant"), "{shown}");
         assert!(html(&bound, &bound, ["x", "y"]).contains("<h1>no verdict: the generator"));
