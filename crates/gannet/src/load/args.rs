@@ -79,7 +79,8 @@ pub fn add_replay(command: Command) -> Command {
         .arg(flag("verify", "Check every value that is read, except values changed by append, prepend, incr or decr"))
         .arg(value("value-bytes", "SIZE", "Length of a value if the trace does not have it [default: 256B]"))
         .arg(value("value-max", "SIZE", "Maximum length of a value; longer ones are cut [default: 1000KiB]"))
-        .arg(flag("scale-ttl", "Divide times to live by the speed"));
+        .arg(flag("scale-ttl", "Divide times to live by the speed"))
+        .arg(flag("allow-cut", "Replay a recorded trace whose end is missing, up to its last complete block"));
     files(view(watching(command)))
 }
 

@@ -97,7 +97,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let mut result = session::run(job, make, &run_control, &mut screen).map_err(failed)?;
     screen.wipe();
-    tell(&feed, &mut result);
+    tell(&feed, &mut result, matches.get_flag("allow-cut"));
     print(&terminal::summary(&result))?;
     files(matches, &result, 1)?;
     ended(&result)
@@ -110,8 +110,11 @@ fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
         .map_err(|error| Failure::Failed(vec![format!("cannot start the thread that reads the trace ({error})")]))
 }
 
+/// The reason why a trace without an end is refused, or its replay is partial.
+const NO_END: &str = "the trace has no end: its recorder was killed, or a part of the file is missing";
+
 /// Adds notes to the result about figures that the trace affects.
-fn tell(feed: &Feed, result: &mut RunResult) {
+fn tell(feed: &Feed, result: &mut RunResult, allows_cut: bool) {
     feed.close();
     // The engine reports faults of a trace only if the trace determines the instants of the requests.
     if let Some(fault) = load::schedule::OpenInstants::fault(feed) {
@@ -120,8 +123,12 @@ fn tell(feed: &Feed, result: &mut RunResult) {
     let Some(end) = feed.end() else { return };
     let notes = &mut result.verdict.notes;
     if end.is_cut {
-        notes
-            .push("the trace has no end because its recorder was killed; all complete blocks were replayed".to_owned());
+        let what = format!("{NO_END}; all complete blocks were replayed");
+        // The end of a compressed trace is only known after its replay.
+        if !allows_cut {
+            result.partial.get_or_insert_with(|| what.clone());
+        }
+        notes.push(what);
     }
     if let Some(summary) = end.summary.filter(|summary| summary.lost > 0) {
         notes.push(format!("the trace lacks {} requests that the recorder could not write in time", summary.lost));
@@ -169,6 +176,11 @@ fn ask(matches: &ArgMatches) -> Result<ReplayRun, Failure> {
     if reader.format() == TraceFormat::OracleGeneral && !script.fill_on_miss {
         script.fill_on_miss = true;
         notes.push("the trace contains only reads: missed keys are stored");
+    }
+    let is_complete = limit.is_some() || matches.get_flag("allow-cut") || reader.has_end();
+    if reader.format() == TraceFormat::Recorded && !is_complete {
+        let remedy = "pass --allow-cut to replay its complete blocks, or record it again";
+        return Err(Failure::Failed(vec![format!("{}: {NO_END}; {remedy}", path.display())]));
     }
     // An unreadable trace is refused before any request is sent.
     match reader.entry() {

@@ -188,7 +188,7 @@ fn a_client_of_debians_memcached_does_not_notice_the_recorder() {
 }
 
 #[test]
-fn trace_of_a_killed_recorder_replays_with_a_warning() {
+fn trace_of_a_killed_recorder_is_refused_and_replays_with_a_warning_if_that_is_allowed() {
     let folder = Folder::new("killed");
     let trace = folder.file("killed.trace");
     let (_serving, addr) = server();
@@ -202,7 +202,10 @@ fn trace_of_a_killed_recorder_replays_with_a_warning() {
     }
     recording.signal("KILL");
     recording.child.wait().unwrap();
-    let (result, said) = replay(&folder, &[&trace, "--target", &addr], 0);
+    let (code, out, err) = run(&["load", "replay", &trace, "--target", &addr]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("killed.trace: the trace has no end") && err.contains("pass --allow-cut"), "{err}");
+    let (result, said) = replay(&folder, &[&trace, "--target", &addr, "--allow-cut"], 0);
     assert!(result.figures.counts.answered > 0 && said.contains("its recorder was killed"), "{said}");
 }
 

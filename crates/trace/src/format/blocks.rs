@@ -38,7 +38,7 @@ const KIND_END: u32 = 2;
 /// same secret.
 const CHOSEN_SECRET: u32 = 1;
 const CHECKED: usize = 24;
-const SUMMARY_BYTES: usize = 40;
+pub(super) const SUMMARY_BYTES: usize = 40;
 
 /// The facts about a trace that precede its entries in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

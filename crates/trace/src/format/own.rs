@@ -1,9 +1,9 @@
 //! Reads recorded traces block by block.
 
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 
 use super::TraceEntry;
-use super::blocks::{BLOCK_HEAD_BYTES, BlockHead, HEADER_BYTES, Header, Payload, Summary};
+use super::blocks::{BLOCK_HEAD_BYTES, BlockHead, HEADER_BYTES, Header, Payload, SUMMARY_BYTES, Summary};
 use super::fault::{TraceDefect, TracePlace};
 
 /// The remedy for a damaged trace.
@@ -96,6 +96,21 @@ impl<R: Read> Recorded<R> {
         }
         Ok(())
     }
+}
+
+/// Returns true if a recorded trace ends with the block that its recorder writes last. Otherwise the recorder was
+/// killed, or the file is not complete.
+pub(super) fn has_end(source: &mut (impl Read + Seek)) -> std::io::Result<bool> {
+    const END_BYTES: usize = BLOCK_HEAD_BYTES + SUMMARY_BYTES;
+    if source.seek(SeekFrom::End(0))? < (HEADER_BYTES + END_BYTES) as u64 {
+        return Ok(false);
+    }
+    source.seek(SeekFrom::End(-(END_BYTES as i64)))?;
+    let (mut head, mut payload) = ([0; BLOCK_HEAD_BYTES], [0; SUMMARY_BYTES]);
+    source.read_exact(&mut head)?;
+    source.read_exact(&mut payload)?;
+    let read = BlockHead::read(&head).ok().filter(|head| head.payload_bytes == SUMMARY_BYTES);
+    Ok(read.is_some_and(|head| matches!(head.payload(&payload), Ok(Payload::End(_)))))
 }
 
 /// Returns the fault for an error of the system, or of a decompressor, on reading the next bytes.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::blocks::{MAGIC, Summary};
 use super::fault::{TraceDefect, TraceError, TracePlace};
-use super::own::{End, Recorded, fill, unreadable};
+use super::own::{self, End, Recorded, fill, unreadable};
 use super::spread::Spread;
 use super::{TraceEntry, oracle, twitter};
 
@@ -146,6 +146,18 @@ impl TraceReader {
     /// Returns true if the trace has no end because its recorder was killed. This is known only after the last entry.
     pub const fn is_cut(&self) -> bool {
         self.cut
+    }
+
+    /// Returns false if the file is a recorded trace without an end: its recorder was killed, or a part of the file is
+    /// missing. Returns true if only reading the whole file can show that, because it is compressed or not a regular
+    /// file.
+    pub fn has_end(&self) -> bool {
+        let is_plain = |file: &mut File| {
+            let mut magic = [0; MAGIC.len()];
+            file.read_exact(&mut magic).is_ok_and(|()| magic == *MAGIC) && file.metadata().is_ok_and(|it| it.is_file())
+        };
+        let Ok(mut file) = File::open(&self.ask.path) else { return true };
+        !is_plain(&mut file) || own::has_end(&mut file).unwrap_or(true)
     }
 
     /// Returns the recorder's summary; `None` before the end, and for other formats.

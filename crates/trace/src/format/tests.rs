@@ -99,7 +99,12 @@ fn truncated_trace_yields_its_whole_blocks_and_reports_truncation() {
         let (got, fault, reader) = all(&Selection::new(&file.0));
         let whole = begins.iter().rposition(|begin| *begin <= cut).map_or(0, |at| counts[at]);
         assert_eq!((got.len(), fault, reader.is_cut()), (whole, None, true), "cut at {cut}");
+        assert!(!reader.has_end(), "cut at {cut}");
     }
+    let blocks = |end: usize| all(&Selection::new(&TempFile::new("blocks", &bytes[..end]).0)).2;
+    let file = TempFile::new("blocks", &bytes);
+    assert!(all(&Selection::new(&file.0)).2.has_end());
+    assert!(begins.iter().all(|begin| blocks(*begin).is_cut()), "cut between two blocks");
 }
 
 #[test]
