@@ -158,6 +158,11 @@ pub fn with_remedy(error: &arena::OpenError) -> String {
             format!("{error}; run this command as that user, with `sudo -u '#{owner}' gannet file ..`")
         }
         arena::OpenError::Locked => format!("{error}; stop the server that uses it"),
+        arena::OpenError::Io(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+            "this file is a program that runs, not a memory file; pass the file that was given to --file or \
+             --graph-file"
+                .to_owned()
+        }
         _ => error.to_string(),
     }
 }

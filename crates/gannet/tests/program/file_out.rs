@@ -180,3 +180,10 @@ fn migrate_of(index: &str) {
     let (code, _, err) = run(&["file", "migrate", file.path(), "--to", larger.path()]);
     assert!(code == 1 && err.contains("the file already exists"), "{err}");
 }
+
+#[test]
+fn running_program_is_refused_as_a_memory_file_with_the_remedy() {
+    let program = env!("CARGO_BIN_EXE_gannet");
+    let (code, _, err) = run(&["file", "check", program]);
+    assert!(code == 1 && err.contains("is a program that runs, not a memory file; pass the file"), "{code}: {err}");
+}
