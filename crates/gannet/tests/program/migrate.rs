@@ -262,6 +262,21 @@ fn hash_written_by_live_traffic_is_not_merged_with_the_copy() {
 }
 
 #[test]
+fn memcached_without_its_crawler_is_refused_with_the_remedy() {
+    let Some(old) = Peer::memcached(&["-o", "no_lru_crawler"]) else { return };
+    let mut client = Meta::to(old.port);
+    client.set(b"key", b"value", 0, 0);
+    let (_serving, port) = gannet();
+    let (from, to) = (old.place("memcached"), format!("memcached://127.0.0.1:{port}"));
+    let copy = || run(&["migrate", "--from", &from, "--to", &to]);
+    let (code, _, err) = copy();
+    assert!(code == 1 && err.contains("LRU crawler is off; send it \"lru_crawler enable\""), "{code}: {err}");
+    assert_eq!(client.ask(b"lru_crawler enable\r\n"), "OK");
+    let (code, _, err) = copy();
+    assert_eq!((code, Meta::to(port).read(b"key").map(|kept| kept.value)), (0, Some(b"value".to_vec())), "{err}");
+}
+
+#[test]
 fn types_unsupported_by_memcached_are_reported_with_their_counts() {
     let folder = Folder::new("redis-to-gannet");
     let Some(old) = Peer::redis_in(&folder, &["--requirepass", "s3cret"]) else { return };

@@ -18,6 +18,15 @@ pub(crate) struct ListedKey {
     pub expire_at_s: Option<u64>,
 }
 
+/// The error of a server that lists no keys because its crawler is off.
+const CRAWLER_OFF: &str = "cannot list the keys: the server's LRU crawler is off; send it \"lru_crawler enable\", or \
+                           restart it without -o no_lru_crawler";
+
+/// Returns true if memcached replies with this line because its crawler was never started, or was disabled.
+fn is_crawler_off(line: &[u8]) -> bool {
+    line.starts_with(b"CLIENT_ERROR lru crawler disabled") || line.starts_with(b"ERROR an unknown error happened")
+}
+
 impl Memcached {
     /// Lists all items with `lru_crawler metadump`. The walk over the hash table lists each item once, even while items
     /// change. If the server does not support that walk, the server lists the items by age, and may omit a few items
@@ -69,6 +78,9 @@ impl Memcached {
                     Err(RequestError::Refused(
                         "the server was started with -X, which forbids dumps; restart it without -X".to_owned(),
                     ))
+                }
+                Reply::Error(error) if is_crawler_off(error.line()) => {
+                    Err(RequestError::Refused(CRAWLER_OFF.to_owned()))
                 }
                 Reply::Error(error) => Err(refused(error)),
                 _ => {
