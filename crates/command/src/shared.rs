@@ -195,7 +195,7 @@ impl Shared {
         KeyEvents(self.live.key_events.load(Relaxed))
     }
 
-    /// Resets the reported command counts. The workers' own counters are unchanged; reports subtract their current
+    /// Resets the counts that commands report. The workers' own counters are unchanged; reports subtract their current
     /// values.
     pub fn reset_stats(&self) {
         let totals = self.command_totals();
@@ -219,7 +219,23 @@ impl Shared {
             rejected: self.acceptor.rejected.value() + self.acceptor.source_rejected.value(),
             expired: store.expired,
             evicted: store.evicted,
+            expired_unread: store.expired_unread,
+            evicted_unread: store.evicted_unread,
+            read_expired: store.read_expired,
+            read_flushed: store.read_flushed,
+            receives: sum(|counters| &counters.receives),
+            sends: sum(|counters| &counters.sends),
+            idle_closed: sum(|counters| &counters.idle_closed),
+            descriptors_exhausted: self.acceptor.descriptors_exhausted.value(),
+            expire_cpu_ms: self.background.cpu_ms("expire"),
         }
+    }
+
+    /// Returns the counts of [`Shared::info_counts`] since the last reset.
+    pub fn counts_since_reset(&self) -> InfoCounts {
+        let counts = self.info_counts();
+        let baseline = self.commands.info_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.since(&baseline.counts)
     }
 
     /// Returns the counts and the statistics of Redis commands that `INFO` reports, since start.

@@ -16,6 +16,7 @@ use crate::keyspace::namespace_config::NamespaceConfig;
 use crate::memcache::dump;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandTotals;
+use crate::metrics::info_totals::InfoCounts;
 use crate::push::watch::{LINES_BYTES, QUEUE_BYTES};
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
@@ -273,7 +274,7 @@ fn sum(shared: &Shared, counter: impl Fn(&crate::metrics::counters::WorkerCounte
 }
 
 fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
-    let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
+    let (store, commands, counts) = (shared.store_stats(), shared.stats_since_reset(), shared.counts_since_reset());
     let (user_us, system_us) = cpu_times_us();
     lines.number("pid", std::process::id().into());
     lines.number("uptime", now_secs.saturating_sub(shared.started.secs()));
@@ -282,19 +283,19 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("pointer_size", u64::from(usize::BITS));
     lines.seconds("rusage_user", user_us);
     lines.seconds("rusage_system", system_us);
-    connections(lines, shared);
+    connections(lines, shared, &counts);
     command_lines(lines, &commands);
-    lines.number("get_expired", store.read_expired);
-    lines.number("get_flushed", store.read_flushed);
+    lines.number("get_expired", counts.read_expired);
+    lines.number("get_flushed", counts.read_flushed);
     lines.number("auth_cmds", commands.auth_cmds);
     lines.number("auth_errors", commands.auth_errors);
     if let Some(tls) = shared.host.tls() {
         lines.number("ssl_handshake_errors", tls.failed);
         lines.number("time_since_server_cert_refresh", tls.read_ago_secs);
     }
-    lines.number("idle_kicks", sum(shared, |worker| worker.idle_closed.value()));
-    lines.number("bytes_read", sum(shared, |worker| worker.bytes_read.value()));
-    lines.number("bytes_written", sum(shared, |worker| worker.bytes_written.value()));
+    lines.number("idle_kicks", counts.idle_closed);
+    lines.number("bytes_read", counts.bytes_read);
+    lines.number("bytes_written", counts.bytes_written);
     lines.number("limit_maxbytes", store.memory_bytes);
     lines.number("client_memory", shared.budget.used());
     lines.number("client_memory_max", shared.budget.bytes_max());
@@ -307,11 +308,11 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("bytes", store.item_bytes);
     lines.number("curr_items", store.values + store.flash_items);
     lines.number("total_items", commands.items_stored);
-    lines.number("expired_unfetched", store.expired_unread);
-    lines.number("evicted_unfetched", store.evicted_unread);
-    lines.number("evictions", store.evicted);
-    lines.number("reclaimed", store.expired);
-    lines.number("crawler_reclaimed", store.expired);
+    lines.number("expired_unfetched", counts.expired_unread);
+    lines.number("evicted_unfetched", counts.evicted_unread);
+    lines.number("evictions", counts.evicted);
+    lines.number("reclaimed", counts.expired);
+    lines.number("crawler_reclaimed", counts.expired);
     lines.number("slab_global_page_pool", store.segments[0]);
     for absent in ABSENT_COUNTS {
         lines.number(absent, 0);
@@ -402,16 +403,16 @@ fn log_lines(lines: &mut Lines<'_>, hub: &crate::push::watch::Hub) {
     lines.number("log_watchers", hub.watchers());
 }
 
-fn connections(lines: &mut Lines<'_>, shared: &Shared) {
+fn connections(lines: &mut Lines<'_>, shared: &Shared, counts: &InfoCounts) {
     let open = shared.connections_open();
     let max = shared.live.connections_max.load(std::sync::atomic::Ordering::Relaxed);
     lines.number("max_connections", max);
     lines.number("curr_connections", open);
-    lines.number("total_connections", sum(shared, |worker| worker.connections_total.value()));
-    lines.number("rejected_connections", shared.acceptor.rejected.value());
+    lines.number("total_connections", counts.connections);
+    lines.number("rejected_connections", counts.rejected);
     lines.number("connection_structures", shared.config.connections_max as u64);
     lines.number("accepting_conns", u64::from(open < max && !shared.host.is_stopping()));
-    lines.number("listen_disabled_num", shared.acceptor.descriptors_exhausted.value());
+    lines.number("listen_disabled_num", counts.descriptors_exhausted);
     lines.number("time_in_listen_disabled_us", 0);
     lines.number("read_buf_count", shared.workers.iter().map(|worker| worker.aside.inputs()).sum());
     lines.number("read_buf_bytes", shared.workers.iter().map(|worker| worker.aside.bytes()).sum());
@@ -455,7 +456,7 @@ fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
 }
 
 fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
-    let store = shared.store_stats();
+    let (store, counts) = (shared.store_stats(), shared.counts_since_reset());
     if store.items == 0 {
         return;
     }
@@ -464,14 +465,14 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
         ("number_cold", store.values),
         ("age", store.oldest.map_or(0, |oldest| now.ms_since(oldest) / 1000)),
         ("mem_requested", store.item_bytes),
-        ("evicted", store.evicted),
+        ("evicted", counts.evicted),
         ("evicted_nonzero", store.evicted_with_ttl),
         ("evicted_time", store.evicted_idle_ms / 1000),
-        ("evicted_unfetched", store.evicted_unread),
-        ("expired_unfetched", store.expired_unread),
+        ("evicted_unfetched", counts.evicted_unread),
+        ("expired_unfetched", counts.expired_unread),
         ("outofmemory", shared.stats_since_reset().store_no_memory),
-        ("reclaimed", store.expired),
-        ("crawler_reclaimed", store.expired),
+        ("reclaimed", counts.expired),
+        ("crawler_reclaimed", counts.expired),
         ("hits_to_cold", shared.stats_since_reset().get_hits),
     ] {
         lines.class("items", name, value);

@@ -29,6 +29,8 @@ const KINDS: [(SliceKind, &str); 8] = [
 pub struct SliceTimes {
     /// The total wall-clock time of all slices, in ns.
     pub busy_ns: Counter,
+    /// The total CPU time of all slices, in ns.
+    pub cpu_ns: Counter,
     /// The longest wall-clock time of a slice, in ns.
     pub longest_ns: AtomicU64,
     /// The longest CPU time of a slice, in ns.
@@ -43,6 +45,7 @@ pub struct SliceTimes {
 impl SliceTimes {
     fn add(&self, ns: u64, cpu_ns: u64) {
         self.busy_ns.add(ns);
+        self.cpu_ns.add(cpu_ns);
         self.longest_ns.fetch_max(ns, Relaxed);
         self.longest_cpu_ns.fetch_max(cpu_ns, Relaxed);
         self.long.add(u64::from(cpu_ns > LONG_NS));
@@ -62,6 +65,12 @@ impl BackgroundCounters {
     /// Returns the name and the durations of each kind of slice.
     pub fn by_kind(&self) -> impl Iterator<Item = (&'static str, &SliceTimes)> {
         KINDS.iter().map(|(_, name)| *name).zip(&self.times)
+    }
+
+    /// Returns the total CPU time of the slices of the kind `name`, in ms.
+    pub fn cpu_ms(&self, name: &str) -> u64 {
+        let of_kind = self.by_kind().filter(|(kind, _)| *kind == name);
+        of_kind.map(|(_, times)| times.cpu_ns.value() / 1_000_000).sum()
     }
 
     /// Records a slice of `kind` with its wall-clock time `ns` and its CPU time `cpu_ns`.
@@ -88,6 +97,7 @@ mod tests {
         assert_eq!((of("evict").longest_ns.load(Relaxed), of("evict").busy_ns.value()), (200_000, 200_999));
         assert_eq!((of("evict").by_us_log2[0].value(), of("evict").by_us_log2[8].value()), (1, 1));
         assert_eq!(of("populate").longest_ns.load(Relaxed), 9_000_000);
+        assert_eq!((counters.cpu_ms("populate"), counters.cpu_ms("evict")), (8, 0));
         assert_eq!(
             of("evict").longest_cpu_ns.load(Relaxed),
             900,

@@ -37,6 +37,14 @@ pub struct WorkerCounters {
     pub bytes_read: Counter,
     /// Bytes that were sent.
     pub bytes_written: Counter,
+    /// Receives that returned bytes.
+    pub receives: Counter,
+    /// Sends for which the kernel accepted bytes.
+    pub sends: Counter,
+    /// Gauge: the most bytes that a Redis client had sent without being served, in the last seconds.
+    pub input_bytes_max: Counter,
+    /// Gauge: the most bytes of replies that a Redis client had not read, in the last seconds.
+    pub output_bytes_max: Counter,
     /// Event-loop iterations. In each iteration, the worker waits for events once and handles them.
     pub iterations: Counter,
     /// Iterations that began while the worker was polling, without a sleep before them.

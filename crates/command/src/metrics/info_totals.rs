@@ -12,7 +12,7 @@ macro_rules! counts {
 
         impl InfoCounts {
             /// Returns the increase of each count since `earlier` was read.
-            fn since(&self, earlier: &Self) -> Self {
+            pub(crate) fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.saturating_sub(earlier.$name),)* }
             }
         }
@@ -34,6 +34,24 @@ counts! {
     expired,
     /// Items that were evicted.
     evicted,
+    /// Expired items that were never read.
+    expired_unread,
+    /// Evicted items that were never read.
+    evicted_unread,
+    /// Items that a read found expired.
+    read_expired,
+    /// Items that a read found flushed.
+    read_flushed,
+    /// Receives from sockets that returned bytes.
+    receives,
+    /// Sends for which the kernel accepted bytes.
+    sends,
+    /// Connections that were closed by the idle timeout.
+    idle_closed,
+    /// Times at which no file descriptor was available for a new connection.
+    descriptors_exhausted,
+    /// CPU time of the background's slices that remove expired items, in ms.
+    expire_cpu_ms,
 }
 
 /// The totals of the whole server that `INFO` and `LATENCY HISTOGRAM` report.

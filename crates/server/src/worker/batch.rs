@@ -175,6 +175,7 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
             }
             session.received_ns = core.now_ns;
             core.ctx.counters().bytes_read.add(bytes as u64);
+            core.ctx.counters().receives.add(1);
             if session.is_unidentified {
                 core.identify(index);
             }

@@ -1,7 +1,7 @@
 //! All state of a worker except its store handle. The handle is separate so that a session can be changed while a guard
 //! borrows the handle.
 
-use super::state::{FlashWaiting, Holders, InPlaceReceives, Pinners};
+use super::state::{BufferPeaks, FlashWaiting, Holders, InPlaceReceives, Pinners};
 use crate::buffers::{Buffers, CLASSES};
 use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
 use crate::session::{Pause, Phase, SessionPlace, Table};
@@ -59,6 +59,7 @@ pub(super) struct Core<B: Backend> {
     pub(super) now_ns: u64,
     pub(super) swept_ns: u64,
     pub(super) sweep_at: usize,
+    pub(super) buffer_peaks: BufferPeaks,
     pub(super) pins_checked_ns: u64,
     /// Sessions that were blocked while they held pins. Some of the listed sessions may not be blocked any more.
     pub(super) pin_holders: Pinners,

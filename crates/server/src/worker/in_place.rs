@@ -54,6 +54,7 @@ pub(super) fn receive_in_place<B: Backend>(core: &mut Core<B>, index: u32) -> Op
             session.received_ns = core.now_ns;
             core.arrivals.bytes += bytes;
             core.ctx.counters().bytes_read.add(bytes as u64);
+            core.ctx.counters().receives.add(1);
         }
         Received::Blocked => session.readable = false,
         Received::Closed => (session.readable, session.ended) = (false, true),

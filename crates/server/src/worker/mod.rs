@@ -39,7 +39,7 @@ use crate::handover::{ReceivedConnection, ReleasedConnection};
 use crate::session::Table;
 use crate::shared::Shared;
 use crate::worker::core::{Core, WaitQueue};
-use crate::worker::state::{FlashWaiting, Holders, InPlaceReceives, Pinners};
+use crate::worker::state::{BufferPeaks, FlashWaiting, Holders, InPlaceReceives, Pinners};
 use command::context::WorkerContext;
 use command::visit::clock::{CachedClock, Clock};
 use io::Backend;
@@ -125,6 +125,7 @@ impl<B: Backend> Worker<B> {
             now_ns: 0,
             swept_ns: 0,
             sweep_at: 0,
+            buffer_peaks: BufferPeaks::default(),
             pins_checked_ns: 0,
             pin_holders: Pinners::new(sessions_max),
             reply_holders: Vec::with_capacity(sizes.out_count),

@@ -83,6 +83,7 @@ pub(super) fn send<B: Backend>(core: &mut Core<B>, index: u32) {
         match sent {
             Sent::Bytes(bytes) => {
                 core.ctx.counters().bytes_written.add(bytes as u64);
+                core.ctx.counters().sends.add(1);
                 session.moved_ns = core.now_ns;
                 if out.advance_sent(bytes) {
                     break;

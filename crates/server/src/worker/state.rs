@@ -2,7 +2,9 @@
 
 use crate::buffers::Input;
 use crate::buffers::LENT_NS_MAX;
+use command::clients::client_info::ClientMemory;
 use command::context::IN_PLACE_RECEIVES_MAX;
+use command::metrics::counters::WorkerCounters;
 use segment::Awaited;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -139,6 +141,35 @@ impl Holders {
         let due_ns = fronts.map(|(_, since_ns)| since_ns + LENT_NS_MAX).min().unwrap_or(u64::MAX);
         let retry_ns = if self.full_ns > 0 { self.full_ns + RETRY_NS } else { 0 };
         Duration::from_nanos(due_ns.max(retry_ns).saturating_sub(now_ns))
+    }
+}
+
+/// The number of passes over all sessions, one per second, of which the peaks are reported. Redis reports those of as
+/// many seconds.
+const PEAK_PASSES: usize = 8;
+
+/// The most bytes that one Redis client had in its buffers in the last passes over all sessions.
+#[derive(Debug, Default)]
+pub(super) struct BufferPeaks {
+    /// Received and sent bytes of each pass. The current pass is the first.
+    passes: [(u64, u64); PEAK_PASSES],
+}
+
+impl BufferPeaks {
+    /// Adds the memory of a client's connection to the current pass.
+    pub(super) fn note(&mut self, memory: &ClientMemory) {
+        let (input, output) = &mut self.passes[0];
+        *input = (*input).max((memory.query_bytes + memory.args_bytes) as u64);
+        *output = (*output).max(memory.reply_bytes + memory.held_bytes);
+    }
+
+    /// Publishes the peaks at the end of a pass, and begins the next one.
+    pub(super) fn end_pass(&mut self, counters: &WorkerCounters) {
+        let most = |of: fn(&(u64, u64)) -> u64| self.passes.iter().map(of).max().unwrap_or(0);
+        counters.input_bytes_max.set(most(|pass| pass.0));
+        counters.output_bytes_max.set(most(|pass| pass.1));
+        self.passes.rotate_right(1);
+        self.passes[0] = (0, 0);
     }
 }
 

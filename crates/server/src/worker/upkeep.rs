@@ -129,6 +129,20 @@ fn memory_of<S>(session: &Session<S>, memory: ClientMemory) -> ClientMemory {
     }
 }
 
+/// Updates the client info of the session at the sweep's position, and the peaks of buffers.
+fn note_client<B: Backend>(core: &mut Core<B>) {
+    if core.sweep_at == 0 {
+        core.buffer_peaks.end_pass(core.ctx.counters());
+    }
+    let Some(session) = core.sessions.peek(core.sweep_at) else { return };
+    let Some((command, memory)) = session.state.activity() else { return };
+    let memory = memory_of(session, memory);
+    core.buffer_peaks.note(&memory);
+    core.ctx.connection_table().client_info(core.sweep_at as u32, |client_info| {
+        (client_info.command, client_info.memory) = (command, memory);
+    });
+}
+
 /// Checks the next `count` slots of the table for timeouts.
 fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     let live = &core.ctx.shared.live;
@@ -139,6 +153,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     let wanted = core.waiting.iter().any(|list| !list.is_empty());
     for _ in 0..count {
         core.sweep_at = (core.sweep_at + 1) % core.sessions.used_high();
+        note_client(core);
         let Some(session) = core.sessions.peek(core.sweep_at) else {
             continue;
         };
@@ -147,12 +162,6 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let held_ns = core.now_ns.saturating_sub(session.held_ns);
         let received_secs = core.ctx.now.secs().saturating_sub(silent_ns / 1_000_000_000);
         core.ctx.connection_table().update(core.sweep_at as u32, received_secs, waits_for(session));
-        if let Some((command, memory)) = session.state.activity() {
-            let memory = memory_of(session, memory);
-            core.ctx.connection_table().client_info(core.sweep_at as u32, |client_info| {
-                (client_info.command, client_info.memory) = (command, memory);
-            });
-        }
         let is_late = login_ns > 0 && session.age_ns(core.now_ns) >= login_ns && session.phase == Phase::Open;
         let is_late = is_late && session.place == SessionPlace::Idle;
         if is_late && needs_login(&session.state, &core.ctx.shared) {

@@ -406,7 +406,12 @@ fn statistics_count_operations_under_the_names_of_memcached() {
         assert_eq!(replied[name], value, "{name}");
     }
     client.ask(b"stats reset\r\n", b"RESET\r\n");
-    assert_eq!(stat(&mut client, "")["cmd_get"], "0");
+    let reset = stat(&mut client, "");
+    for name in ["cmd_get", "get_flushed", "get_expired", "expired_unfetched", "evictions", "total_connections"] {
+        assert_eq!(reset[name], "0", "{name}");
+    }
+    // The request for these statistics.
+    assert_eq!((reset["bytes_read"].as_str(), reset["bytes_written"].as_str()), ("7", "7"));
     assert_eq!(stat(&mut client, " settings")["item_size_max"], (1 << 20).to_string());
     client.ask(b"set a 0 0 1\r\n1\r\n", b"STORED\r\n");
     let slabs = stat(&mut client, " slabs");
