@@ -61,6 +61,7 @@ mod lease;
 mod list;
 mod listing;
 mod long;
+mod memory_stats;
 mod mget;
 mod number;
 mod own_transaction;

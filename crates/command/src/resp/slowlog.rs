@@ -15,7 +15,7 @@ use crate::resp::call::{Call, Run};
 use crate::resp::config;
 use crate::resp::info::{self, Named};
 use crate::visit::progress::{REPORT_OPS, SessionWait};
-use protocol::resp::{Args, Version, reply};
+use protocol::resp::{Args, reply};
 use segment::Key;
 
 /// The event name under which `LATENCY LATEST` reports slow requests.
@@ -334,7 +334,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             check_samples(args)?;
             memory_usage(call, &key)
         }
-        (b"stats", 0) => memory_stats(call),
+        (b"stats", 0) => super::memory_stats::reply(call),
         (b"doctor", 0) => memory_doctor(call),
         // Free memory is retained for later items, because the configured memory stays reserved.
         (b"purge", 0) => {
@@ -389,33 +389,7 @@ fn check_samples(mut args: Args<'_>) -> Result<(), ErrorReply> {
 /// The number of a value's parts whose sizes are added up between two checks whether the slice is used up.
 const PARTS_A_STEP: u64 = 128;
 /// The number of bytes that an item takes in the index.
-const SLOT_BYTES: u64 = 8;
-
-fn memory_stats(call: &mut Call<'_, '_>) -> Run {
-    call.ops += REPORT_OPS;
-    let (stats, shared) = (call.ctx.shared.store_stats(), &call.ctx.shared);
-    let values = stats.values.max(1);
-    let numbers = [
-        ("total.allocated", stats.used_bytes()),
-        ("startup.allocated", 0),
-        ("dataset.bytes", stats.item_bytes),
-        ("keys.count", stats.values),
-        ("keys.bytes-per-key", stats.item_bytes / values),
-        ("clients.normal", shared.connections_open()),
-        ("pubsub.bytes", shared.channels.bytes()),
-        ("maxmemory", stats.memory_bytes),
-    ];
-    let share = stats.item_bytes as f64 * 100.0 / stats.memory_bytes.max(1) as f64;
-    let version: Version = call.session.version;
-    reply::map(call.out, version, numbers.len() as u64 + 1);
-    for (name, number) in numbers {
-        reply::bulk(call.out, name.as_bytes());
-        reply::int(call.out, number as i64);
-    }
-    reply::bulk(call.out, b"dataset.percentage");
-    reply::double(call.out, version, share);
-    Ok(())
-}
+pub(super) const SLOT_BYTES: u64 = 8;
 
 fn memory_doctor(call: &mut Call<'_, '_>) -> Run {
     call.ops += REPORT_OPS;

@@ -198,7 +198,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ),
     (
         "info",
-        "fields of features that the server lacks have the value that Redis reports while they are unused; figures of \
+        "fields of features that the server lacks have the value that Redis reports while they are unused; no \
+         `expired_stale_perc`: expired items leave with their segment, and are not sampled; figures of \
          the process and rates are up to one second old; also the sections Graph and Namespaces",
     ),
     (
@@ -216,7 +217,10 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("lease.get", "not in Redis; see below"),
     ("lease.set", "not in Redis; see below"),
     ("lease.stale", "not in Redis; see below"),
-    ("memory", "no `MALLOC-STATS`; `USAGE` includes the slot in the index"),
+    (
+        "memory",
+        "no `MALLOC-STATS`; `USAGE` includes the slot in the index; `STATS` also has `pubsub.bytes` and `maxmemory`",
+    ),
     ("module", "`LIST` is empty, and there is no `LOAD`: modules are written for the Redis server"),
     (
         "monitor",

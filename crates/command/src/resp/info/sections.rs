@@ -105,13 +105,17 @@ pub(super) fn tls(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fm
 pub(super) fn clients(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     let most = shared.live.connections_max.load(Relaxed);
     let sum = |of: fn(&WorkerShared) -> u64| shared.workers.iter().map(of).sum::<u64>();
+    let most_of = |of: fn(&WorkerShared) -> u64| shared.workers.iter().map(of).max().unwrap_or(0);
     write!(
         text,
-        "connected_clients:{}\r\ncluster_connections:0\r\nmaxclients:{most}\r\nblocked_clients:{}\r\n\
+        "connected_clients:{}\r\ncluster_connections:0\r\nmaxclients:{most}\r\n\
+         client_recent_max_input_buffer:{}\r\nclient_recent_max_output_buffer:{}\r\nblocked_clients:{}\r\n\
          tracking_clients:{}\r\nclients_in_timeout_table:0\r\nbuffer_waits:{}\r\n\
          buffer_wait_us:{}\r\nbuffer_waiters:{}\r\nrequests_set_aside:{}\r\nreplies_set_aside:{}\r\n\
          bytes_set_aside:{}\r\n",
         shared.connections_open(),
+        most_of(|worker| worker.counters.input_bytes_max.value()),
+        most_of(|worker| worker.counters.output_bytes_max.value()),
         paused_clients(shared) + shared.waiters.blocked(),
         shared.tracking.clients(),
         sum(|worker| worker.counters.buffer_waits.value()),
@@ -247,7 +251,8 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         text,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ninstantaneous_ops_per_sec:{}\r\n\
          total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\ninstantaneous_input_kbps:{:.2}\r\n\
-         instantaneous_output_kbps:{:.2}\r\nrejected_connections:{}\r\nexpired_keys:{}\r\nevicted_keys:{}\r\n\
+         instantaneous_output_kbps:{:.2}\r\nrejected_connections:{}\r\nexpired_keys:{}\r\n\
+         expire_cycle_cpu_milliseconds:{}\r\nevicted_keys:{}\r\n\
          evicted_clients:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\nacl_access_denied_auth:{}\r\n\
          acl_access_denied_cmd:{}\r\nacl_access_denied_key:{}\r\nacl_access_denied_channel:{}\r\n\
          auth_delayed:{}\r\nuser_ops_refused:{}\r\n",
@@ -260,6 +265,7 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         rates.output_bytes_per_s as f64 / 1024.0,
         counts.rejected,
         counts.expired,
+        counts.expire_cpu_ms,
         counts.evicted,
         sum(|worker| worker.counters.client_memory_dropped.value()),
         commands.get_hits,
@@ -275,7 +281,7 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         text,
         "pubsub_channels:{}\r\npubsub_patterns:{}\r\npubsubshard_channels:{}\r\ntotal_error_replies:{}\r\n\
          client_output_buffer_limit_disconnections:{}\r\ntracking_total_keys:{}\r\ntracking_total_items:{}\r\n\
-         tracking_total_prefixes:{}\r\n{NO_STATS_OF}",
+         tracking_total_prefixes:{}\r\ntotal_reads_processed:{}\r\ntotal_writes_processed:{}\r\n{NO_STATS_OF}",
         shared.channels.names(ChannelKind::Channel),
         shared.channels.names(ChannelKind::Pattern),
         shared.channels.names(ChannelKind::Shard),
@@ -284,6 +290,8 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         shared.tracking.keys(),
         shared.tracking.items(),
         shared.tracking.prefixes(),
+        counts.receives,
+        counts.sends,
     )
 }
 
