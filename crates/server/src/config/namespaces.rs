@@ -425,19 +425,29 @@ pub fn read_one(
 }
 
 /// Returns `text`, a configuration file, with its namespaces replaced by `namespaces`. All other lines and comments are
-/// unchanged. Comments between the lines of a namespace are removed; those after its last line belong to what follows.
+/// unchanged. A comment directly before a namespace, after an empty line, stays with the namespace. Comments between
+/// the lines of a namespace are removed; those after its last line belong to what follows.
 pub fn rewritten(text: &str, namespaces: &[NamespaceSettings]) -> String {
     let mut out = String::new();
     let (mut within, mut comments) = (false, String::new());
+    // The comments directly before namespaces, by name, and that of the namespace that is being read.
+    let (mut above, mut own) = (Vec::new(), String::new());
     for line in text.lines() {
         let line_trimmed = line.trim_start();
         if line_trimmed.starts_with('[') {
             let header: String = line_trimmed.chars().filter(|c| !c.is_whitespace()).collect();
-            within = header.starts_with("[[namespace]]");
+            let begins = header.starts_with("[[namespace]]");
+            if begins {
+                own = split_comment(if within { &mut comments } else { &mut out }, within);
+            }
+            within = begins;
             out.push_str(&std::mem::take(&mut comments));
         }
         if within && !line_trimmed.is_empty() && !line_trimmed.starts_with('#') {
             comments.clear();
+            if let Some(name) = name_in(line_trimmed) {
+                above.push((name.to_owned(), std::mem::take(&mut own)));
+            }
             continue;
         }
         let to = if within { &mut comments } else { &mut out };
@@ -448,11 +458,33 @@ pub fn rewritten(text: &str, namespaces: &[NamespaceSettings]) -> String {
     out.truncate(out.trim_end().len());
     for namespace in namespaces {
         out.push_str(if out.is_empty() { "" } else { "\n\n" });
+        if let Some((_, comment)) = above.iter().find(|(name, _)| *name == namespace.name.0) {
+            out.push_str(comment);
+        }
         out.push_str("[[namespace]]\n");
         out.push_str(namespace.lines().trim_end());
     }
     out.push('\n');
     out
+}
+
+/// Removes the comment at the end of `text`, and returns it. `follows_line` is true if a line precedes `text`. A
+/// comment without an empty line before it may describe the line before, so it stays.
+fn split_comment(text: &mut String, follows_line: bool) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let comment = lines.iter().rev().take_while(|line| line.trim_start().starts_with('#')).count();
+    let before = lines.len() - comment;
+    let is_apart = if before == 0 { !follows_line } else { lines[before - 1].trim().is_empty() };
+    let bytes: usize = if is_apart { lines[before..].iter().map(|line| line.len()).sum() } else { 0 };
+    text.split_off(text.len() - bytes)
+}
+
+/// Returns the name in the line `name = "shop"` of a namespace.
+fn name_in(line: &str) -> Option<&str> {
+    let (key, value) = line.split_once('=')?;
+    let value = value.trim_start();
+    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    (key.trim() == "name").then(|| value[1..].split(quote).next()).flatten()
 }
 
 #[cfg(test)]
@@ -496,6 +528,23 @@ mod tests {
                          [[namespace]]\nname = \"b\"\n# the end\n";
         let text = rewritten(commented, &[]);
         assert_eq!(text, "\n# about the log\n[log]\nlevel = \"warn\"\n# the end\n");
+    }
+
+    #[test]
+    fn comment_before_a_namespace_stays_with_it_and_leaves_with_it() {
+        let text = "# Ours.\n\n[store]\nmemory = \"1GiB\"\n# of the memory\n\n# Carts.\n# For a day.\n\
+                    [[namespace]]\nname = \"shop\"\n\n# Logins.\n[[namespace]]\nname = 'sessions' # old\n\n\
+                    [log]\nlevel = \"warn\"\n# of the level\n[[namespace]]\nname = \"last\"\n";
+        let settings = read(text).expect("it is right");
+        let two = rewritten(text, &settings.namespaces[..2]);
+        let shop = "\n\n# Carts.\n# For a day.\n[[namespace]]\nname = \"shop\"\n";
+        let sessions = "\n\n# Logins.\n[[namespace]]\nname = \"sessions\"\n";
+        assert!(two.contains(shop) && two.contains(sessions), "{two}");
+        assert!(two.starts_with("# Ours.\n\n[store]\nmemory = \"1GiB\"\n# of the memory\n"), "{two}");
+        assert!(two.contains("level = \"warn\"\n# of the level\n"), "{two}");
+        assert_eq!(rewritten(&two, &settings.namespaces[..2]), two, "a second rewrite changes nothing");
+        let one = rewritten(text, &settings.namespaces[1..2]);
+        assert!(!one.contains("Carts") && one.contains(sessions), "{one}");
     }
 
     #[test]
