@@ -208,15 +208,31 @@ impl Reader<'_> {
             }
             (value, _) => match scalar(value) {
                 Some((text, written)) if fits(kind, &text, written) => Some(vec![text]),
-                Some((text, _)) => self.misshapen(path, at, &text, shape, default),
-                None => self.misshapen(path, at, value.type_str(), shape, default),
+                Some((text, _)) => self.misshapen(path, at, &text, (shape, kind.1), default),
+                None => {
+                    let text = if let DeValue::Float(float) = value { float.as_str() } else { value.type_str() };
+                    self.misshapen(path, at, text, (shape, kind.1), default)
+                }
             },
         }
     }
 
-    fn misshapen<T>(&mut self, path: &str, at: usize, text: &str, shape: Shape, default: &str) -> Option<T> {
+    fn misshapen<T>(
+        &mut self,
+        path: &str,
+        at: usize,
+        text: &str,
+        (shape, auto): (Shape, bool),
+        default: &str,
+    ) -> Option<T> {
         let (what, remedy) = match shape {
-            Shape::Integer => ("a whole number is wanted here", format!("write it without quotes, as in {default}")),
+            Shape::Integer => {
+                let number =
+                    text.parse::<u64>().map_or_else(|_| NUMBER_EXAMPLE.to_owned(), |number| number.to_string());
+                let or_auto = if auto { r#", or write "auto""# } else { "" };
+                let remedy = format!("write digits without quotes or a fraction, as in {number}{or_auto}");
+                ("a whole number is wanted here", remedy)
+            }
             Shape::Switch => ("true or false is wanted here", "write true or false, without quotes".to_owned()),
             Shape::Text => ("text is wanted here", format!("put it in quotes, as in {default}")),
             Shape::List => ("a list of texts is wanted here", format!("write it as in {default}")),
@@ -225,6 +241,9 @@ impl Reader<'_> {
         None
     }
 }
+
+/// The number in the remedy for a setting that needs a whole number.
+const NUMBER_EXAMPLE: &str = "1000";
 
 /// Returns true if a TOML value of the type `written` is allowed for a setting of the type `shape`. A number is also
 /// allowed for a text setting with a range, because the parser of sizes and durations then reports the missing unit.
@@ -310,11 +329,21 @@ mod tests {
             ("[qqqqqq]\n", 1, "no such table", "[listen], [tls], [store]"),
             ("memory = \"1GiB\"\n", 1, "outside of every table", "below [store]"),
             ("qqq = 1\n", 1, "outside of every table", "[listen], [tls], [store]"),
-            ("[limits]\nmaxconns = \"many\"\n", 2, "whole number is wanted", "without quotes"),
-            ("[limits]\nmaxconns = \"7\"\n", 2, "whole number is wanted", "without quotes"),
+            (
+                "[limits]\nmaxconns = \"many\"\n",
+                2,
+                "whole number is wanted here, not many",
+                "without quotes or a fraction, as in 1000, or write \"auto\"",
+            ),
+            ("[limits]\nmaxconns = \"7\"\n", 2, "whole number is wanted", "without quotes or a fraction, as in 7, or"),
             ("[limits]\nmaxconns = 0\n", 2, "below the least", "1 to 1000000"),
             ("[limits]\nmaxconns = -1\n", 2, "must begin with a number", "whole number"),
-            ("[limits]\nmaxconns = 1.5\n", 2, "whole number is wanted", "without quotes"),
+            (
+                "[limits]\nmaxconns = 1.5\n",
+                2,
+                "whole number is wanted here, not 1.5",
+                "without quotes or a fraction, as in 1000, or write \"auto\"",
+            ),
             ("[limits]\nidle_timeout = 60\n", 2, "needs a unit", "\"60s\""),
             ("[store]\nhuge_pages = \"yes\"\n", 2, "true or false", "without quotes"),
             ("[store]\nhuge_pages = 1\n", 2, "true or false", "without quotes"),
