@@ -374,8 +374,22 @@ impl<'a> List<'a> {
     }
 
     #[inline]
-    fn shows(&self, id: u32) -> bool {
+    pub(crate) fn shows(&self, id: u32) -> bool {
         !self.hides || !self.graph.is_archived(id)
+    }
+
+    /// Moves the numbers of nodes that are not archived to the front. Returns their number.
+    #[inline]
+    pub(crate) fn retain_shown(&self, numbers: &mut [u32]) -> usize {
+        if !self.hides {
+            return numbers.len();
+        }
+        let mut shown = 0;
+        for at in 0..numbers.len() {
+            numbers[shown] = numbers[at];
+            shown += usize::from(!self.graph.is_archived(numbers[at]));
+        }
+        shown
     }
 
     /// Returns true if the list has a live edge to `id`, which is not archived.
@@ -401,31 +415,10 @@ impl<'a> List<'a> {
     /// a run. Returns false if `f` did, which ends the walk.
     pub(crate) fn runs(&self, numbers: &mut [u32; RUN_MAX], mut f: impl FnMut(&[u32]) -> bool) -> bool {
         let receive = |run: &mut [u32]| {
-            if !self.hides {
-                return f(run);
-            }
-            let mut shown = 0;
-            for at in 0..run.len() {
-                run[shown] = run[at];
-                shown += usize::from(!self.graph.is_archived(run[at]));
-            }
+            let shown = self.retain_shown(run);
             shown == 0 || f(&run[..shown])
         };
         let mut runs = NumberRuns { numbers, count: 0, room: RUN_FIRST, receive };
         (0..self.parts()).all(|index| self.part(index).numbers_into(&mut runs)) && runs.flush()
-    }
-
-    /// Calls `f` for each live neighbour from `from` on that is not archived, ascending. Returns false if `f` did.
-    #[inline]
-    pub(crate) fn neighbours(&self, from: u32, f: &mut impl FnMut(u32) -> bool) -> bool {
-        let parts = self.parts();
-        if parts == 0 {
-            return true;
-        }
-        if self.hides {
-            let mut shown = |id: u32| self.graph.is_archived(id) || f(id);
-            return (self.part_of(from)..parts).all(|index| self.part(index).walk_live(from, &mut shown));
-        }
-        (self.part_of(from)..parts).all(|index| self.part(index).walk_live(from, f))
     }
 }

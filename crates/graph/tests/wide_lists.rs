@@ -165,3 +165,75 @@ fn distances_by_searches_in_hubs_equal_those_by_walks_with_slices_of_any_size() 
     assert!(distances_seen[1..].iter().all(|count| *count > 10), "{distances_seen:?}");
     Ok(())
 }
+
+/// Returns the number of slices that a query takes.
+fn slices(mut step: impl FnMut(u32) -> QueryStep) -> usize {
+    (1..).find(|_| step(SLICE_EDGES) == QueryStep::Done).expect("every query ends")
+}
+
+const SLICE_EDGES: u32 = 128;
+
+#[test]
+fn removed_and_archived_edges_of_a_hub_count_against_the_slices_and_the_budget() -> Result<(), GraphError> {
+    const EDGES: u64 = 12_000;
+    let store = GraphStore::new(anonymous(128 << 20), &GraphStoreConfig::default())?;
+    let graph = store.create_graph("people")?;
+    let config = EdgeTypeConfig { direction: Direction::Undirected, ..Default::default() };
+    let knows = graph.writer().declare_type("knows", &config)?;
+    let (last, nodes) = (10 + EDGES, 10..=10 + EDGES);
+    load(&graph, knows, [1, 2].into_iter().flat_map(|hub| nodes.clone().map(move |node| (hub, node))))?;
+    for destination in 10..last {
+        // Half of the neighbours are removed, and half are hidden.
+        for source in [1, 2].into_iter().filter(|_| destination % 2 == 0) {
+            let action = EdgeAction::Remove;
+            let change = EdgeChange { source, edge_type: knows, destination, time_ms: 6, action };
+            assert_eq!(graph.writer().apply(&change), Ok(true));
+        }
+        if destination % 2 == 1 {
+            assert_eq!(graph.writer().mark_node(destination, true, 6), Ok(true));
+        }
+    }
+    let mut reader = store.reader()?;
+    let guard = reader.enter();
+    let view = guard.view(&graph);
+    let least = EDGES as usize / SLICE_EDGES as usize;
+    for budget in [u64::MAX, EDGES / 2] {
+        let is_cut = budget != u64::MAX;
+        let least = if is_cut { least / 2 - 1 } else { least };
+        let check = |name: &str, slices: usize, is_partial: bool| {
+            assert!(slices >= least, "{name} takes {slices} slices, not {least} at least, with a budget of {budget}");
+            assert_eq!(is_partial, is_cut, "{name} with a budget of {budget}");
+        };
+        let expected: &[u64] = if is_cut { &[] } else { &[last] };
+        for operation in [SetOperation::Intersection, SetOperation::Union] {
+            let lists = [(1, knows), (2, knows)];
+            let mut query = SetQuery::begin(&view, operation, &lists, Cursor::START, 10, budget)?;
+            let count = slices(|edges| query.step(&view, edges));
+            let page = query.finish(&view);
+            check("an operation on sets", count, page.is_partial);
+            assert_eq!(page.nodes, expected);
+        }
+        let mut query = SecondDegreeQuery::begin(&view, Scratch::new(), 1, knows, budget)?;
+        let count = slices(|edges| query.step(&view, edges));
+        let (set, scratch) = query.finish();
+        check("a second degree", count, set.is_partial);
+        assert_eq!(set.count(), usize::from(!is_cut));
+        let mut query = PathQuery::begin(&view, scratch, 1, 2, knows, 2, 1, budget)?;
+        let count = slices(|edges| query.step(&view, edges));
+        let (paths, scratch) = query.finish(&view);
+        check("a path", count, paths.is_partial);
+        assert_eq!(paths.paths.is_empty(), is_cut);
+        let mut query = DistanceQuery::begin(&view, scratch, 1, knows, &[2], 3, budget)?;
+        let count = slices(|edges| query.step(&view, edges));
+        let (found, _) = query.finish();
+        check("a distance", count, found.is_partial);
+        assert_eq!(found.distances, [(!is_cut).then_some(2)]);
+        let options = PageOptions { budget, ..Default::default() };
+        let mut query = PageQuery::begin(&view, 1, knows, Cursor::START, &options)?;
+        let count = slices(|edges| query.step(&view, edges));
+        let page = query.finish(&view);
+        check("a page", count, page.is_partial);
+        assert!(page.edges.iter().map(|edge| edge.node).eq(expected.iter().copied()));
+    }
+    Ok(())
+}

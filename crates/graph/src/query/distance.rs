@@ -15,6 +15,7 @@
 
 use crate::error::GraphError;
 use crate::limits::DISTANCE_MAX;
+use crate::query::read::ListReader;
 use crate::query::walk::{Meter, Place, QueryStep, Scratch, Walk, meeting_edges, meets, walk, walk_all};
 use crate::schema::TypeId;
 use crate::view::View;
@@ -322,15 +323,15 @@ impl DistanceQuery {
     }
 }
 
+/// The maximum number of edges that are read for a sample: the first ones of a list may be removed.
+const SAMPLED_MAX: usize = 64;
+
 /// Returns an estimate of the sum of the edges that the neighbours of a node cost, from up to 16 of them. `edges`
 /// returns the edges that a degree costs.
 fn sampled_degrees(view: &View<'_>, node: u32, ty: u8, next: u8, edges: &dyn Fn(u32) -> u64) -> u64 {
     let list = view.list(node, ty);
-    let (mut sum, mut count) = (0u64, 0u64);
-    list.neighbours(0, &mut |id| {
-        sum += edges(view.graph.head(id, next).live);
-        count += 1;
-        count < 16
-    });
-    (sum * u64::from(list.head.live)).checked_div(count).unwrap_or(0)
+    let mut sample = [0; 16];
+    let (count, _) = ListReader::new(list, 0).read(&mut sample, SAMPLED_MAX);
+    let sum: u64 = sample[..count].iter().map(|id| edges(view.graph.head(*id, next).live)).sum();
+    (sum * u64::from(list.head.live)).checked_div(count as u64).unwrap_or(0)
 }

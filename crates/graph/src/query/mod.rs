@@ -13,6 +13,7 @@ pub(crate) mod distance;
 pub(crate) mod inspect;
 pub(crate) mod page;
 pub(crate) mod path;
+pub(crate) mod read;
 pub(crate) mod second;
 pub(crate) mod second_cache;
 pub(crate) mod sets;

@@ -9,12 +9,15 @@ use crate::error::GraphError;
 use crate::leaf::EdgeState;
 use crate::list::{List, ListEdge};
 use crate::query::cursor::{Cursor, query_hash};
+use crate::query::read::ListReader;
 use crate::query::walk::{Meter, QueryStep};
 use crate::schema::TypeId;
 use crate::view::{View, edge_view};
 
 /// The maximum number of edges that a page reserves memory for at once.
 const ROOM_MAX: usize = 4096;
+/// The maximum number of edges that a page reads at once.
+const RUN: usize = 1024;
 
 /// The properties of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,8 +177,32 @@ impl PageQuery {
         if self.is_done { QueryStep::Done } else { self.meter.step() }
     }
 
+    /// Reads live neighbours in the order of node numbers.
+    fn step_live(&mut self, list: &List<'_>) -> QueryStep {
+        let mut reader = ListReader::new(*list, self.from);
+        loop {
+            let start = self.numbers.len();
+            let entries = self.meter.room(RUN);
+            if entries == 0 {
+                return self.meter.step();
+            }
+            self.numbers.resize(self.options.limit.saturating_add(1).min(start + entries), 0);
+            let (count, touched) = reader.read(&mut self.numbers[start..], entries);
+            self.numbers.truncate(start + count);
+            self.meter.charge(touched);
+            self.from = reader.next();
+            self.is_done = reader.is_at_end() || self.numbers.len() > self.options.limit;
+            if self.is_done {
+                return QueryStep::Done;
+            }
+        }
+    }
+
     /// Walks on in the order of node numbers.
     fn step_on(&mut self, view: &View<'_>, list: &List<'_>) -> QueryStep {
+        if self.options.state == EdgeState::Live {
+            return self.step_live(list);
+        }
         let mut next = self.from;
         let is_finished = list.walk_states(self.from, &mut |id, state| {
             next = id;
@@ -263,13 +290,17 @@ impl PageQuery {
             .then_some((0, self.from - u32::from(self.options.is_reversed && self.from > 0)));
         let next = next.or(continued).map_or(Cursor::START, |(time, id)| Cursor::new(self.hash, time, id));
         numbers.truncate(self.options.limit);
-        let list = self.node.map(|node| view.list(node, self.ty)).filter(|_| self.options.with_attributes);
+        let is_partial = self.meter.is_partial();
+        let plain = |number: &u32| PageEdge { node: view.external(*number), time_ms: 0, attributes: Vec::new() };
+        let Some(node) = self.node.filter(|_| self.options.with_attributes) else {
+            return ListPage { next, edges: numbers.iter().map(plain).collect(), is_partial };
+        };
+        let list = view.list(node, self.ty);
         let edge = |number: &u32| {
-            let edge = list.and_then(|list| list.find(*number));
-            let value = edge.as_ref().map(edge_view);
+            let value = list.find(*number).as_ref().map(edge_view);
             let (time_ms, attributes) = value.map_or((0, Vec::new()), |value| (value.time_ms, value.attributes));
             PageEdge { node: view.external(*number), time_ms, attributes }
         };
-        ListPage { next, edges: numbers.iter().map(edge).collect(), is_partial: self.meter.is_partial() }
+        ListPage { next, edges: numbers.iter().map(edge).collect(), is_partial }
     }
 }

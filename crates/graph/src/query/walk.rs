@@ -1,5 +1,6 @@
 //! Slices, budgets and scratch memory of queries.
 
+use crate::leaf::EdgeState;
 use crate::list::List;
 use crate::view::View;
 
@@ -63,6 +64,21 @@ impl Meter {
         true
     }
 
+    /// Returns the number of edges that the slice and the budget allow, at most `edges`.
+    #[inline]
+    pub(crate) fn room(&mut self, edges: usize) -> usize {
+        let left = self.budget.saturating_sub(self.touched);
+        self.is_partial |= left == 0 && self.slice > 0;
+        left.min(self.slice).min(edges as u64) as usize
+    }
+
+    /// Takes edges that were touched.
+    #[inline]
+    pub(crate) fn charge(&mut self, edges: usize) {
+        self.slice = self.slice.saturating_sub(edges as u64);
+        self.touched += edges as u64;
+    }
+
     pub(crate) fn is_partial(&self) -> bool {
         self.is_partial
     }
@@ -93,14 +109,15 @@ pub(crate) enum Walk {
 #[inline]
 pub(crate) fn walk(list: &List<'_>, from: &mut u32, meter: &mut Meter, f: &mut impl FnMut(u32) -> bool) -> Walk {
     let (mut next, mut result) = (*from, Walk::Finished);
-    list.neighbours(*from, &mut |id| {
+    // Edges that are not live are touched too: a list may have millions of removed ones.
+    list.walk_states(*from, &mut |id, state| {
         next = id;
         if !meter.take() {
             result = Walk::Paused;
             return false;
         }
         next = id + 1;
-        if !f(id) {
+        if state == EdgeState::Live && list.shows(id) && !f(id) {
             result = Walk::Ended;
             return false;
         }
