@@ -155,8 +155,9 @@ impl GraphStore {
             return Err(GraphError::OtherSegmentSize(bytes));
         }
         let store = Self::new(memory, config)?;
-        if watermarks.is_some() {
-            // Until the next commit, a power loss leads back to the records that this restart replaces.
+        if watermarks.is_some() || config.needs_commits {
+            // Until the next commit, a power loss leads back to the records that this restart replaces, or that the
+            // killed process has replaced.
             store.require_commits();
         }
         let mut report = RestartReport::default();

@@ -24,11 +24,14 @@ pub struct GraphStoreConfig {
     pub segment_bytes: usize,
     /// The maximum number of readers that exist at once.
     pub readers_max: usize,
+    /// True if the memory is a file that commits protect, or may protect. Then no segment is reused before the first
+    /// commit, because after a power loss the file may have the old contents of all other pages.
+    pub needs_commits: bool,
 }
 
 impl Default for GraphStoreConfig {
     fn default() -> Self {
-        Self { segment_bytes: SEGMENT_BYTES, readers_max: 64 }
+        Self { segment_bytes: SEGMENT_BYTES, readers_max: 64, needs_commits: false }
     }
 }
 

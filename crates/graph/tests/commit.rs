@@ -240,6 +240,66 @@ fn segment_after_a_power_loss_never_gets_the_sequence_number_of_a_lost_segment()
     assert!(lost_segments >= 60 && later >= 20, "{lost_segments} lost segments, {later} later ones");
 }
 
+/// Makes changes. Ends at a full store unless commits may make room.
+fn change_many(
+    prng: &mut Prng,
+    disk: &mut Disk,
+    (types, model): (&[TypeId], &mut Reference),
+    count: usize,
+    may_commit: bool,
+) {
+    for _ in 0..count {
+        let change = draw(prng, types, NODES);
+        while disk.graph().writer().apply(&change.view()) == Err(GraphError::NoSpace) {
+            if !may_commit {
+                return;
+            }
+            disk.make_room(model);
+        }
+        model.apply(&change);
+    }
+}
+
+#[test]
+fn restart_after_a_kill_and_before_its_first_commit_frees_no_segment_of_the_last_commit() {
+    let mut prng = Prng::new(seed());
+    let mut disk = Disk::open(anonymous(SEGMENTS * SEGMENT_BYTES), None, Reference::default());
+    let (types, mut model) = declare(&disk.store.create_graph("test").expect("room"));
+    let (mut waiting, mut freed) = (0, 0);
+    for round in 0..20 {
+        change_many(&mut prng, &mut disk, (&types, &mut model), 1000, true);
+        disk.commit(&model, |_| ());
+        // Segments of the commit become empty. They wait for the next one, which the kill prevents.
+        change_many(&mut prng, &mut disk, (&types, &mut model), 1500, false);
+        for _ in 0..8 {
+            let _ = disk.graph().writer().compact(95, 1 << 20);
+        }
+        disk.moments.push(image_of(&disk.memory));
+        waiting += disk.store.stats().segments_retired;
+        let config = GraphStoreConfig { needs_commits: true, ..CONFIG };
+        let killed = Arc::clone(&disk.memory);
+        let (store, _) = GraphStore::open(Shared(Arc::clone(&killed)), &config).expect("room");
+        disk.moments.push(image_of(&killed));
+        // The first commit has begun to flush: any page may be on the disk.
+        let committed = disk.committed.clone();
+        for _ in 0..4 {
+            let image = mixed(&mut prng, &disk.moments);
+            let opened = Disk::open(image, Some(&disk.watermarks), committed.clone());
+            let mut reader = opened.store.reader().expect("one of four");
+            let guard = reader.enter();
+            let graph = opened.graph();
+            check_edges(&guard.view(&graph), &committed, &types, NODES);
+        }
+        let before = store.stats().segments_free;
+        disk = Disk { memory: killed, store, ..disk };
+        disk.commit(&model, |_| ());
+        disk.store.free_dropped();
+        assert!(disk.graph().writer().compact(1, 1 << 20).is_ok(), "round {round}");
+        freed += disk.store.stats().segments_free.saturating_sub(before);
+    }
+    assert!(waiting > 20, "{waiting} segments waited for a commit, {freed} became free after one");
+}
+
 #[test]
 fn graph_that_was_created_after_the_commit_is_absent_and_its_name_is_free() {
     let mut prng = Prng::new(seed());

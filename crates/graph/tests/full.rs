@@ -35,7 +35,7 @@ fn compact(graph: &Graph) -> usize {
 
 #[test]
 fn full_store_takes_removals_and_has_room_again_after_compaction() {
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1 };
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
     let store = GraphStore::new(anonymous(SEGMENTS * SEGMENT_BYTES), &config).expect("enough");
     let graph = store.create_graph("g").expect("room");
     let config = EdgeTypeConfig { schema: vec!["text".to_owned()], ..EdgeTypeConfig::default() };
@@ -106,7 +106,7 @@ impl Backing for Kept {
 
 #[test]
 fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other() {
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1 };
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
     let memory = Arc::new(anonymous(SEGMENTS * SEGMENT_BYTES));
     let open = || GraphStore::open(Kept(Arc::clone(&memory)), &config).map(|(store, _)| store);
     let store = open().expect("enough");

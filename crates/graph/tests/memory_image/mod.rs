@@ -15,7 +15,8 @@ pub const SEGMENT_BYTES: usize = 256 << 10;
 const SEGMENT_WORDS: usize = SEGMENT_BYTES / 4;
 const SEGMENTS: usize = 12;
 const HEADER: usize = 8;
-const CONFIG: GraphStoreConfig = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 2 };
+const CONFIG: GraphStoreConfig =
+    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 2, needs_commits: false };
 
 /// What a run of an input reached.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,7 +15,8 @@ pub fn seed() -> u64 {
     seed
 }
 
-pub const CONFIG: GraphStoreConfig = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 4 };
+pub const CONFIG: GraphStoreConfig =
+    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 4, needs_commits: false };
 
 /// Memory that a test can read while a store uses it.
 pub struct Shared(pub Arc<Box<[AtomicU32]>>);

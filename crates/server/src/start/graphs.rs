@@ -108,7 +108,7 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
             Some(file) => check_header(&words, file).map_err(&fault)?,
             None => Contents::Current,
         };
-        let store = GraphStoreConfig { readers_max: config.workers + 2, ..GraphStoreConfig::default() };
+        let store = store_config(config, file.is_some());
         let opened = match &contents {
             Contents::Current => GraphStore::open(GraphMemory(words), &store),
             Contents::Committed(watermarks) => GraphStore::open_committed(GraphMemory(words), &store, watermarks),
@@ -130,6 +130,12 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
     let kept = (config.graph_file.is_some(), config.graph_sync);
     let graphs = Graphs::new(store, (bytes - HEADER_BYTES) as u64, kept, config.workers);
     Ok(OpenGraphs { graphs, file, commits })
+}
+
+/// Returns the configuration of the store. Until the start has read and written the state of the commits, it assumes
+/// that commits protect a file.
+fn store_config(config: &ServerConfig, is_file: bool) -> GraphStoreConfig {
+    GraphStoreConfig { readers_max: config.workers + 2, needs_commits: is_file, ..GraphStoreConfig::default() }
 }
 
 /// Returns the file of the store's memory, if it is in one.
@@ -296,6 +302,29 @@ mod tests {
         let words = Words::of_file(&file, bytes as usize, false).expect("a map");
         contents.iter().for_each(|(at, value)| words.as_slice()[*at].store(*value, Relaxed));
         file
+    }
+
+    #[test]
+    fn empty_segments_of_a_file_wait_for_the_first_commit_of_a_start_unless_there_are_no_commits() {
+        let bytes = GRAPH_BYTES_MIN + HEADER_BYTES as u64;
+        let file = file_of(bytes, &[]);
+        let open = || {
+            let words = Words::of_file(&file, bytes as usize, false).expect("a map");
+            let config = store_config(&ServerConfig::default(), true);
+            GraphStore::open(GraphMemory(words), &config).expect("room").0
+        };
+        let store = open();
+        store.drop_graph(&store.create_graph("g").expect("room")).expect("exists");
+        for sync in [GraphSync::Always, GraphSync::Never] {
+            let store = open();
+            // A new graph frees all segments that may be reused.
+            let graphs = [store.create_graph("g").expect("room")];
+            assert!(store.stats().segments_retired > 0, "{sync:?}: a power loss would lead back to them");
+            own_file(&file, sync, &store).expect("memory takes all writes");
+            let others = [store.create_graph("h").expect("room")];
+            assert_eq!(store.stats().segments_retired, 0, "{sync:?}");
+            graphs.iter().chain(&others).for_each(|graph| store.drop_graph(graph).expect("exists"));
+        }
     }
 
     #[test]
