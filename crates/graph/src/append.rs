@@ -1,7 +1,8 @@
 //! The writer's appends to segments, and its count of live words.
 //!
 //! Short-lived records (edges, recent changes) and long-lived ones go to different open segments, so most segments of
-//! the first kind become free without a copy.
+//! the first kind become free without a copy. A small graph has one segment for both: a stream without a segment
+//! appends to that of the other one until it is half full.
 
 use crate::error::GraphError;
 use crate::limits::{LEAF_WORDS_MAX, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
@@ -58,7 +59,8 @@ impl Writer<'_> {
     }
 
     fn check_room_beside(&self, reserved: usize) -> Result<(), GraphError> {
-        if self.words_left(Stream::Short) >= SHORT_WORDS_MIN && self.words_left(Stream::Long) >= CHANGE_WORDS_MAX {
+        let has_own = self.words_left(Stream::Short) >= SHORT_WORDS_MIN;
+        if has_own && self.words_left(Stream::Long) >= CHANGE_WORDS_MAX || has_room_in_one_segment(self) {
             return Ok(());
         }
         // Removals make room.
@@ -85,7 +87,7 @@ impl Writer<'_> {
 
     /// Appends a record and returns its position.
     pub(crate) fn append(&mut self, stream: Stream, record: &[u32]) -> Result<u32, GraphError> {
-        let pool = &self.store.pool;
+        let (pool, stream) = (&self.store.pool, taker_of(self, stream));
         let fits = |open: &OpenSegment| open.used + record.len() <= pool.segment_words();
         let open = match self.state.open[stream as usize].filter(fits) {
             Some(open) => open,
@@ -158,6 +160,28 @@ impl Writer<'_> {
         let has_reverse = self.graph.edge_type(ty).is_some_and(|found| found.reverse().is_some());
         self.release_words(position, if has_reverse { words / 2 } else { words });
     }
+}
+
+/// Returns true if both streams share a segment, and still share it after a change.
+fn has_room_in_one_segment(writer: &Writer<'_>) -> bool {
+    let shared = match writer.state.open {
+        [Some(open), None] | [None, Some(open)] => open,
+        _ => return false,
+    };
+    shared.used + CHANGE_WORDS_MAX + SHORT_WORDS_MIN <= shared_words(writer)
+}
+
+/// Returns the number of used words up to which a segment takes the records of both streams.
+fn shared_words(writer: &Writer<'_>) -> usize {
+    writer.store.pool.segment_words() / 2
+}
+
+/// Returns the stream whose open segment takes a record of a stream.
+fn taker_of(writer: &Writer<'_>, stream: Stream) -> Stream {
+    let other = if stream == Stream::Short { Stream::Long } else { Stream::Short };
+    let open = |stream: Stream| writer.state.open[stream as usize];
+    let is_shared = open(stream).is_none() && open(other).is_some_and(|open| open.used < shared_words(writer));
+    if is_shared { other } else { stream }
 }
 
 /// Returns the number of words that changes can use once compaction removed all dead records, apart from those that

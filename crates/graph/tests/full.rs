@@ -4,7 +4,7 @@
 use base::prng::Prng;
 use gannet_graph::{
     AtomicU32, Backing, CompactionStep, Cursor, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, GraphStore,
-    GraphStoreConfig, PageOptions, PageQuery, QueryStep, TypeId, anonymous,
+    GraphStoreConfig, PageOptions, PageQuery, QueryStep, TypeId, anonymous, limits::GRAPHS_MAX,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -137,4 +137,42 @@ fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other()
         assert!(store.stats().segments_free + 1 >= free, "restart {restart}: {free} were free, {:?}", store.stats());
         check(&store, &graph, ty, &live);
     }
+}
+
+#[test]
+fn store_has_room_for_the_maximum_of_small_graphs_with_a_segment_each_and_a_third_more() {
+    const SEGMENTS: usize = GRAPHS_MAX + GRAPHS_MAX / 3 + 1;
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
+    let memory = Arc::new(anonymous(SEGMENTS * SEGMENT_BYTES));
+    let open = || GraphStore::open(Kept(Arc::clone(&memory)), &config).expect("enough").0;
+    let mut store = open();
+    let mut edges = 0;
+    for round in 0..2 {
+        for number in 0..GRAPHS_MAX {
+            let graph = store.create_graph(&format!("graph {number}")).expect("a graph takes one segment");
+            let ty = graph.writer().declare_type("knows", &EdgeTypeConfig::default()).expect("room");
+            for destination in 0..100 {
+                let change = change(1, ty, 100 + round * 100 + destination, 1, EdgeAction::Add(b""));
+                assert_eq!(graph.writer().apply(&change), Ok(true));
+                edges += 1;
+            }
+        }
+        assert_eq!(store.stats().segments - store.stats().segments_free, GRAPHS_MAX, "round {round}");
+        // A restart opens the segments again.
+        store = open();
+    }
+    let mut counted = 0;
+    let graphs: Vec<Graph> = store.graphs().collect();
+    let mut reader = store.reader().expect("the only one");
+    for graph in &graphs {
+        let ty = graph.edge_type("knows").expect("declared");
+        counted += reader.enter().view(graph).count(1, ty).expect("known");
+    }
+    assert_eq!((graphs.len(), counted), (GRAPHS_MAX, edges));
+    // A larger graph takes a segment for each kind of records.
+    let ty = graphs[0].edge_type("knows").expect("declared");
+    for source in 2..4000 {
+        assert_eq!(graphs[0].writer().apply(&change(source, ty, 1, 1, EdgeAction::Add(b""))), Ok(true));
+    }
+    assert!(store.stats().segments - store.stats().segments_free > GRAPHS_MAX);
 }
