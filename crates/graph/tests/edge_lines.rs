@@ -20,16 +20,17 @@ fn plain(source: u64, destination: u64, time: Option<u64>) -> Result<Edge, (u64,
 #[test]
 fn csv_of_every_form_is_read() {
     let text = b"\xEF\xBB\xBFsource,destination,time\n1,2\n3,4,5\r\n\n 6 , 7 ,\n\
-        \"8\",\"9\",10,a,\"b,\"\"c\"\"\",\n11,12,,x\n13,14";
-    let with = |source, destination, time, attributes: &[&[u8]]| {
-        Ok((source, destination, time, attributes.iter().map(|text| text.to_vec()).collect::<Vec<_>>()))
+        \"8\",\"9\",10,a,\"b,\"\"c\"\"\",\n11,12,,x\n15,16,,\"\",,\"\"\n13,14";
+    let with = |source, destination, time, attributes: &[Option<&[u8]>]| {
+        Ok((source, destination, time, attributes.iter().map(|text| text.map(<[u8]>::to_vec)).collect::<Vec<_>>()))
     };
     let expected = [
         plain(1, 2, None),
         plain(3, 4, Some(5)),
         plain(6, 7, None),
-        with(8, 9, Some(10), &[b"a", b"b,\"c\"", b""]),
-        with(11, 12, None, &[b"x"]),
+        with(8, 9, Some(10), &[Some(b"a"), Some(b"b,\"c\""), None]),
+        with(11, 12, None, &[Some(b"x")]),
+        with(15, 16, None, &[Some(b""), None, Some(b"")]),
         plain(13, 14, None),
     ];
     assert_eq!(edges(EdgeFormat::Csv, text), expected);

@@ -99,6 +99,8 @@ fn killed_graph_file_is_checked_counted_and_dumped_unchanged() {
     let (code, csv, _) = run(&["file", "dump", &path, "--graph", "social", "--type", "knows"]);
     assert_eq!((code, csv.lines().next()), (0, Some("source,destination,time_ms,note,kind")));
     assert!(csv.contains("\n1,9,5,\"a,b\",\"\"\"q\"\n") && csv.lines().count() == 301, "{csv}");
+    // Bulk loads distinguish an empty attribute from an absent one.
+    assert!(csv.contains("\n2,8,5,\"\",z\n") && csv.lines().any(|line| line.split(',').count() == 3), "{csv}");
     let (code, _, err) = run(&["file", "dump", &path, "--graph", "social", "--type", "likes"]);
     assert!(code == 1 && err.contains("no edge type 'likes'; choose one of: knows, follows, followers"), "{err}");
     let (code, _, err) = run(&["file", "dump", &path, "--graph", "other", "--type", "likes"]);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   CSV    source,destination[,time in ms[,attribute..]]     an optional header; fields may be quoted
+//!                                                            "" is an empty attribute, and an empty field none
 //!   list   source destination [time in ms]                   separated by spaces or tabs; comments begin with # or %
 //! ```
 //!
@@ -39,13 +40,15 @@ pub struct EdgeLine<'a> {
 }
 
 impl<'a> EdgeLine<'a> {
-    /// Returns the attributes, in the order of the fields, without quotes. A line without attributes has none.
-    pub fn attributes(&self) -> impl Iterator<Item = Cow<'a, [u8]>> + use<'a> {
+    /// Returns the attributes, in the order of the fields, without quotes. A line without attributes has none. An empty
+    /// field is an absent attribute, `None`, unless it has quotes.
+    pub fn attributes(&self) -> impl Iterator<Item = Option<Cow<'a, [u8]>>> + use<'a> {
         let mut rest = (!self.text.is_empty()).then_some(self.text);
         std::iter::from_fn(move || {
+            let has_quotes = rest?.starts_with(b"\"");
             let (field, after) = field(rest?).ok()?;
             rest = after;
-            Some(field)
+            Some((has_quotes || !field.is_empty()).then_some(field))
         })
     }
 }

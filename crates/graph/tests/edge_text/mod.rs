@@ -3,12 +3,12 @@
 use gannet_graph::{EdgeFormat, EdgeLine, EdgeLineError, EdgeReader};
 
 /// An edge that owns its attributes, and the position after its line.
-pub type Edge = (u64, u64, Option<u64>, Vec<Vec<u8>>);
+pub type Edge = (u64, u64, Option<u64>, Vec<Option<Vec<u8>>>);
 pub type Read = Vec<(Result<Edge, EdgeLineError>, u64, u64)>;
 
 fn owned(edge: Result<EdgeLine<'_>, EdgeLineError>) -> Result<Edge, EdgeLineError> {
     edge.map(|edge| {
-        let attributes = edge.attributes().map(|attribute| attribute.into_owned()).collect();
+        let attributes = edge.attributes().map(|attribute| attribute.map(|text| text.into_owned())).collect();
         (edge.source, edge.destination, edge.time_ms, attributes)
     })
 }

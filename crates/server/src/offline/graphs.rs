@@ -292,19 +292,20 @@ pub fn state_name(state: EdgeState) -> &'static str {
 #[must_use]
 pub fn csv_line(edge: &ListedEdge, schema: &[String]) -> Option<Vec<u8>> {
     let mut line = format!("{},{},{}", edge.source, edge.destination, edge.edge.time_ms).into_bytes();
-    let mut values = vec![&b""[..]; schema.len()];
+    let mut values: Vec<Option<&[u8]>> = vec![None; schema.len()];
     for (number, value) in attributes_of(&edge.edge.attributes) {
-        *values.get_mut(number)? = value;
+        *values.get_mut(number)? = Some(value);
     }
-    while values.last().is_some_and(|value| value.is_empty()) {
-        values.pop();
-    }
-    for value in values {
-        if value.contains(&b'\n') {
-            return None;
-        }
+    let present = values.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    for value in &values[..present] {
         line.push(b',');
-        put_field(&mut line, value);
+        match value {
+            None => {}
+            Some(value) if value.contains(&b'\n') => return None,
+            // An empty field is an absent attribute.
+            Some(b"") => line.extend(b"\"\""),
+            Some(value) => put_field(&mut line, value),
+        }
     }
     Some(line)
 }

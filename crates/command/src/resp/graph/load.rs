@@ -302,16 +302,16 @@ fn read_lines(work: &mut LoadWork, batch: &mut BulkBatch, text: &[u8], schema: &
     Ok(())
 }
 
-/// Encodes the attributes of a line, whose order is that of the schema. An empty field has no attribute.
+/// Encodes the attributes of a line, whose order is that of the schema. `None` is an absent attribute.
 ///
 /// # Errors
 /// If the schema has fewer names, or the attributes are too long.
 pub fn encode_attributes<'a>(
-    fields: impl Iterator<Item = std::borrow::Cow<'a, [u8]>>,
+    fields: impl Iterator<Item = Option<std::borrow::Cow<'a, [u8]>>>,
     schema: &[String],
     bytes: &mut Vec<u8>,
 ) -> Result<(), String> {
-    for (number, field) in fields.enumerate().filter(|(_, field)| !field.is_empty()) {
+    for (number, field) in fields.enumerate().filter_map(|(number, field)| Some((number, field?))) {
         if schema.is_empty() {
             return Err("it has attributes, but the edge type has no schema; declare a type with SCHEMA".to_owned());
         }
