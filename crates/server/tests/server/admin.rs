@@ -251,6 +251,30 @@ fn unfinished_scrapes_do_not_block_other_scrapes() {
     fixture.running.stop();
 }
 
+#[test]
+fn graphs_are_counted_while_they_exist_while_their_memory_is_in_use_and_after_their_drop() {
+    let fixture = fixture_of(both());
+    let redis = &mut resp(&fixture.running);
+    let counts = || {
+        let page = page(fixture.admin, "/metrics").1;
+        ["gannet_graphs", "gannet_graphs_dropping", "gannet_graphs_dropped_total"].map(|name| metric(&page, name))
+    };
+    assert_eq!(counts(), [0.0, 0.0, 0.0]);
+    for name in ["a", "b"] {
+        assert_eq!(redis.text(&format!("G.TYPE {name} knows UNDIRECTED")), "+OK");
+        assert_eq!(redis.text(&format!("G.ADD {name} 1 knows 2")), ":1");
+    }
+    assert_eq!(counts(), [2.0, 0.0, 0.0]);
+    // The segments stay while a reader may be in them.
+    let store = fixture.running.shared().graphs.store().expect("memory for graphs").clone();
+    let mut reader = store.reader().expect("more readers than workers");
+    let guard = reader.enter();
+    assert_eq!(redis.text("G.DROP a"), ":1");
+    assert_eq!(counts(), [1.0, 1.0, 1.0]);
+    drop(guard);
+    crate::common::wait_until("the memory of the graph is free", || counts() == [1.0, 0.0, 1.0]);
+}
+
 /// An open segment is mostly unwritten, which compaction cannot free.
 #[test]
 fn compaction_debt_of_graphs_counts_no_unwritten_room() {
