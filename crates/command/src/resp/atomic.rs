@@ -638,7 +638,7 @@ pub(super) fn end(
     let is_needed = !transaction.only_reads && !blocking::is_unbegun(session, &transaction);
     if transaction.stage == Stage::Running && is_needed {
         ctx.op_begun = ctx.clock.ticks();
-        ctx.pace.begin_visit(ctx.op_begun, true);
+        ctx.pace.begin_visit(ctx.op_begun, u32::MAX, true);
         let mut ops = 0;
         let ran = run(guard, &mut transaction, session, ctx, (&mut ops, functions));
         ctx.pace.charge(ops);

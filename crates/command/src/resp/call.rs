@@ -132,6 +132,11 @@ impl<'c> Call<'c, '_> {
         self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
     }
 
+    /// Returns true if a query of a graph must end its slice: a short one while other sessions have requests.
+    pub(super) fn is_query_slice_used(&self) -> bool {
+        self.ctx.pace.is_query_slice_over(self.ops, self.ctx.clock.ticks())
+    }
+
     /// Runs the function of a command.
     pub(super) fn run(&mut self, entry: &'static CommandSpec, args: Args<'c>) -> Run {
         if self.guard.is_tiered() {

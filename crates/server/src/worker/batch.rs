@@ -228,7 +228,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
         let input = session.input.as_ref().map_or(&[][..], Input::bytes);
         guard.begin_request();
         guard.serve(session.token.0, COPIED_BYTES_MAX);
-        core.ctx.pace.begin_visit(core.ctx.op_begun, queue == WaitQueue::Long);
+        core.ctx.pace.begin_visit(core.ctx.op_begun, index, queue == WaitQueue::Long);
         let mut progress = match &mut session.state {
             SessionState::Memcache(state) => memcache::serve(guard, input, heads[number], out, state, &mut core.ctx),
             SessionState::Resp(state) => resp::serve(guard, input, heads[number], out, state, &mut core.ctx),

@@ -83,7 +83,7 @@ pub(in crate::resp) fn query_several<'c>(call: &mut Call<'c, '_>, mut args: Args
         }
         work.replies.1 += usize::from(!is_busy);
         call.ops += 1;
-        if (is_busy || call.is_slice_used()) && work.replies.1 < args.len() {
+        if (is_busy || call.is_query_slice_used()) && work.replies.1 < args.len() {
             return retain_work(call, work);
         }
     }

@@ -18,6 +18,9 @@ use protocol::resp::Args;
 /// The number of edges that a step touches, and its cost in operations. An edge takes 5 to 30 ns.
 const STEP_EDGES: u32 = 512;
 const STEP_OPS: usize = 8;
+/// The same while other sessions have requests.
+const SHORT_STEP_EDGES: u32 = 256;
+const SHORT_STEP_OPS: usize = 4;
 /// The memory of an unfinished page or set operation: 4,097 keys of at most 32 bytes.
 const PAGE_BYTES: u64 = 128 << 10;
 
@@ -101,6 +104,8 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     let guard = reader.enter();
     let around = Surroundings { graph, view: guard.view(graph), version: call.session.version, counters };
     let parts = &mut WorkerParts { scratches, cache, budget: &call.ctx.shared.budget };
+    let is_short = call.ctx.pace.has_company();
+    let (step_edges, step_ops) = if is_short { (SHORT_STEP_EDGES, SHORT_STEP_OPS) } else { (STEP_EDGES, STEP_OPS) };
     let mut steps = 0;
     let visited = (|| {
         if around.view.is_dropped() {
@@ -114,19 +119,18 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             },
         };
         loop {
-            if query.step(&around, STEP_EDGES)? == QueryStep::Done {
+            if query.step(&around, step_edges)? == QueryStep::Done {
                 counters.queries[kind as usize].add(1);
                 return query.finish(&around, parts).map(Visit::Done);
             }
             steps += 1;
-            let is_used = call.ops + steps * STEP_OPS >= call.ctx.pace.share();
-            if is_used || call.ctx.pace.is_slice_over(call.ctx.clock.ticks()) {
+            if call.ctx.pace.is_query_slice_over(call.ops + steps * step_ops, call.ctx.clock.ticks()) {
                 return Ok(Visit::Unfinished(Box::new(query)));
             }
         }
     })();
     drop(guard);
-    call.ops += steps * STEP_OPS;
+    call.ops += steps * step_ops;
     call.ctx.graph = Some(worker);
     visited
 }

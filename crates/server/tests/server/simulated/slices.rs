@@ -293,3 +293,53 @@ fn iteration_time_is_bounded_when_commands_feed_many_monitors() {
     }
     assert!(iterations > 60, "{iterations} iterations");
 }
+
+/// A graph in which node 1 knows 60 nodes, each of which knows 1,000 nodes of its own.
+fn graph_of_sixty_thousand_edges() -> (World, SimClient) {
+    let config = ServerConfig { connections_max: 8, graph_memory_bytes: 90 << 20, ..common::config() };
+    let mut world = World::new(1, Faults::NONE, config);
+    let client = world.connect(Resp);
+    let mut text = String::new();
+    for child in 2..62 {
+        text.push_str(&format!("1 {child}\n"));
+        (0..1000).for_each(|leaf| text.push_str(&format!("{child} {}\n", child * 10_000 + leaf)));
+    }
+    client.send(b"G.TYPE g knows UNDIRECTED\r\n");
+    client.send(&request(&[b"G.LOAD", b"g", b"knows", b"EDGES", text.as_bytes()]));
+    let (mut got, mut iterations) = (Vec::new(), 0);
+    while !got.ends_with(b":0\r\n*0\r\n") {
+        world.guard();
+        got.extend(client.take(1000));
+        iterations += 1;
+        assert!(iterations < 100_000, "{}", got.escape_ascii());
+    }
+    (world, client)
+}
+
+#[test]
+fn second_degree_takes_short_slices_while_another_client_has_requests() {
+    let (mut world, client) = graph_of_sixty_thousand_edges();
+    let other = world.connect(Resp);
+    world.iterations(3);
+    let mut iterations_of = |is_beside: bool, node: u64| {
+        // The requests of earlier rounds are long ago. The changed edge makes the cached set void.
+        world.clock_ns.fetch_add(1_000_000_000, std::sync::atomic::Ordering::Relaxed);
+        client.send(format!("G.ADD g 1 knows {node}\r\nG.DEG2 g 1 knows COUNT BUDGET 1048576\r\n").as_bytes());
+        let (mut got, mut iterations, mut answers) = (Vec::new(), 0, 0);
+        while !got.ends_with(b"*2\r\n:0\r\n:60000\r\n") {
+            if is_beside {
+                other.send(b"PING\r\n");
+            }
+            world.guard();
+            got.extend(client.take(1000));
+            answers += count(&other.take(1000), b"+PONG");
+            iterations += 1;
+            assert!(iterations < 10_000, "{}", got.escape_ascii());
+        }
+        assert!(!is_beside || answers + 2 >= iterations, "{answers} replies in {iterations} iterations");
+        iterations
+    };
+    let (alone, beside) = (iterations_of(false, 100), iterations_of(true, 101));
+    assert!(beside > 3 * alone && beside < 6 * alone, "{alone} iterations alone, {beside} beside another client");
+    assert_eq!(iterations_of(false, 102), alone, "the other client has no request");
+}
