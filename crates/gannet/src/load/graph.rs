@@ -13,7 +13,7 @@ use base::clock::UnixMillis;
 use clap::{Arg, ArgGroup, ArgMatches, Command};
 use command::resp::graph::parse_edge_type;
 use graph::{EdgeFormat, EdgeTypeConfig};
-use server::offline::graph_load::{GraphFileLoad, GraphFileTarget};
+use server::offline::graph_load::{GraphFileLoad, GraphFileTarget, LinesOfFile};
 
 use super::args::secured;
 use super::migrate::{ArgReader, byte_limit, flag, reached_by, time_limit, value};
@@ -113,8 +113,11 @@ impl GraphLoadTarget for FileTarget {
         if (user.is_stopped)() {
             return Err(MigrateError::Stopped);
         }
-        let part = parts.front().expect("a load passes a part");
-        let loaded = self.load.load(self.format, &part.text, part.lines_before, time_ms);
+        let mut lines = parts.iter().map(|part| LinesOfFile { text: &part.text, lines_before: part.lines_before });
+        let first = lines.next().expect("a load passes a part");
+        // A line that is too long is a part without text.
+        let next = lines.next().filter(|next| !next.text.is_empty());
+        let loaded = self.load.load(self.format, first, next, time_ms);
         let loaded = loaded.map_err(|what| self.refused(&what))?;
         let counts = GraphLoadCounts { edges: loaded.edges, changed: loaded.changed, refused: loaded.refused };
         Ok((counts, loaded.refusals))

@@ -107,6 +107,13 @@ impl BulkBatch {
         self.log.clear();
     }
 
+    /// Exchanges the memory of the load with that of another batch. Both are not loaded yet, or cleared. Batches that
+    /// are loaded one after another need most of their memory only once so.
+    pub fn swap_memory(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.sort, &mut other.sort);
+        std::mem::swap(&mut self.log, &mut other.log);
+    }
+
     /// Returns the number of bytes of all attributes.
     pub(crate) fn text_bytes(&self) -> usize {
         self.text.len()

@@ -3,6 +3,7 @@
 //! ```text
 //!   text ── lines ──> batch ── bulk writer ──> segments in the file ── commits ──> disk
 //!                                 └─ no room: commit, compact, continue
+//!   text after it ── lines, by another thread ──> next batch
 //! ```
 //!
 //! Invariants: the file is locked, so no server opens it meanwhile. A batch that is loaded survives `kill -9`, and a
@@ -80,8 +81,96 @@ pub struct GraphFileLoad {
     graph: Graph,
     edge_type: TypeId,
     schema: Vec<String>,
+    /// A batch without edges, whose memory the next one uses.
     batch: Option<BulkBatch>,
+    /// The batch of the next text, if it was read already.
+    prepared: Option<FilledBatch>,
     committed: Instant,
+}
+
+/// Whole lines of a file of edges.
+#[derive(Clone, Copy, Debug)]
+pub struct LinesOfFile<'t> {
+    /// The lines.
+    pub text: &'t [u8],
+    /// The number of lines before them.
+    pub lines_before: u64,
+}
+
+/// The reader of a text, which several batches may continue.
+struct TextReader {
+    format: EdgeFormat,
+    time_ms: u64,
+    lines_before: u64,
+    bytes: usize,
+    edges: EdgeReader,
+    /// The number of bytes that are read.
+    at: usize,
+    is_read: bool,
+}
+
+impl TextReader {
+    fn new(format: EdgeFormat, text: LinesOfFile<'_>, time_ms: u64) -> Self {
+        let (lines_before, bytes) = (text.lines_before, text.text.len());
+        let edges = EdgeReader::resume(format, 0, lines_before);
+        Self { format, time_ms, lines_before, bytes, edges, at: 0, is_read: false }
+    }
+
+    /// Returns true if this is the reader of a text.
+    fn is_of(&self, format: EdgeFormat, text: LinesOfFile<'_>, time_ms: u64) -> bool {
+        let own = (self.format, self.time_ms, self.lines_before, self.bytes);
+        own == (format, time_ms, text.lines_before, text.text.len())
+    }
+}
+
+/// A batch with the edges of a text, or of a part of it.
+struct FilledBatch {
+    batch: BulkBatch,
+    /// The number of bytes that it reserves in the memory of the graphs.
+    bytes: u64,
+    reader: TextReader,
+    loaded: LoadedText,
+}
+
+impl FilledBatch {
+    /// Adds edges of the text until it ends, the batch is full, or the batch reserves `bytes_max` bytes.
+    fn fill(&mut self, text: &[u8], schema: &[String], bytes_max: u64) {
+        let (reader, mut attributes) = (&mut self.reader, Vec::new());
+        let mut input = &text[reader.at..];
+        while !reader.is_read && !self.batch.is_full() && (self.bytes < bytes_max || self.batch.len() < BATCH_EDGES_MIN)
+        {
+            let line = match reader.edges.next(&mut input) {
+                Some(line) => line,
+                None => {
+                    reader.is_read = true;
+                    match reader.edges.finish() {
+                        Some(line) => line,
+                        None => break,
+                    }
+                }
+            };
+            let read = match line {
+                Ok(edge) => {
+                    attributes.clear();
+                    let encoded = encode_attributes(edge.attributes(), schema, &mut attributes);
+                    let time_ms = edge.time_ms.unwrap_or(reader.time_ms);
+                    encoded.and_then(|()| {
+                        let pushed = self.batch.push(edge.source, edge.destination, time_ms, &attributes);
+                        pushed.map_err(|error| error.to_string())
+                    })
+                }
+                Err(error) => Err(error.cause.to_string()),
+            };
+            match read {
+                Ok(()) => {
+                    self.loaded.edges += 1;
+                    self.bytes += EDGE_BYTES + attributes.len() as u64 * ATTRIBUTE_COPIES;
+                }
+                Err(cause) => self.loaded.refuse(|| format!("line {}: {cause}", reader.edges.line())),
+            }
+        }
+        reader.at = text.len() - input.len();
+    }
 }
 
 impl GraphFileLoad {
@@ -122,67 +211,65 @@ impl GraphFileLoad {
             .edge_type(target.edge_type)
             .map_err(|_| format!("the graph has no edge type '{}'; pass --declare to add it", target.edge_type))?;
         let schema = graph.schema(edge_type).map_err(text)?.to_vec();
-        Ok(Self { graph, edge_type, schema, batch: None, committed: Instant::now(), opened })
+        Ok(Self { graph, edge_type, schema, batch: None, prepared: None, committed: Instant::now(), opened })
     }
 
     fn store(&self) -> &GraphStore {
         self.opened.graphs.store().expect("an open load has a store")
     }
 
-    /// Loads a text of whole lines. `lines_before` is the number of lines before it, and `time_ms` the time of edges
-    /// whose lines have none.
+    /// Loads a text of whole lines. `time_ms` is the time of edges whose lines have none. Another thread reads the
+    /// edges of `next`, the text after it, meanwhile.
     ///
     /// # Errors
     /// A text with cause and remedy. Edges before the error may be loaded.
     pub fn load(
         &mut self,
         format: EdgeFormat,
-        text: &[u8],
-        lines_before: u64,
+        text: LinesOfFile<'_>,
+        next: Option<LinesOfFile<'_>>,
         time_ms: u64,
     ) -> Result<LoadedText, String> {
-        let (mut reader, mut input) = (EdgeReader::resume(format, 0, lines_before), text);
-        let (mut loaded, mut attributes, mut is_read) = (LoadedText::default(), Vec::new(), false);
-        while !is_read {
-            let mut batch = self.batch.take().unwrap_or_else(|| BulkBatch::new(self.edge_type, BATCH_EDGES_MAX));
-            let (bytes_max, mut bytes) = (self.batch_bytes_max(), 0);
-            while !is_read && !batch.is_full() && (bytes < bytes_max || batch.len() < BATCH_EDGES_MIN) {
-                let line = match reader.next(&mut input) {
-                    Some(line) => line,
-                    None => {
-                        is_read = true;
-                        match reader.finish() {
-                            Some(line) => line,
-                            None => break,
-                        }
-                    }
-                };
-                let read = match line {
-                    Ok(edge) => {
-                        attributes.clear();
-                        let encoded = encode_attributes(edge.attributes(), &self.schema, &mut attributes);
-                        let time_ms = edge.time_ms.unwrap_or(time_ms);
-                        encoded.and_then(|()| {
-                            let pushed = batch.push(edge.source, edge.destination, time_ms, &attributes);
-                            pushed.map_err(|error| error.to_string())
-                        })
-                    }
-                    Err(error) => Err(error.cause.to_string()),
-                };
-                match read {
-                    Ok(()) => {
-                        loaded.edges += 1;
-                        bytes += EDGE_BYTES + attributes.len() as u64 * ATTRIBUTE_COPIES;
-                    }
-                    Err(cause) => loaded.refuse(|| format!("line {}: {cause}", reader.line())),
+        let prepared = self.prepared.take().filter(|filled| filled.reader.is_of(format, text, time_ms));
+        let mut filled = match prepared {
+            Some(filled) => filled,
+            None => self.empty_batch(TextReader::new(format, text, time_ms)),
+        };
+        let mut loaded = LoadedText::default();
+        loop {
+            let bytes_max = self.batch_bytes_max();
+            filled.fill(text.text, &self.schema, bytes_max);
+            let FilledBatch { batch, reader, .. } = filled;
+            loaded.add(filled.loaded);
+            let next = next.filter(|_| reader.is_read);
+            let mut prepared = next.map(|next| self.empty_batch(TextReader::new(format, next, time_ms)));
+            let schema = self.schema.clone();
+            let written = std::thread::scope(|scope| {
+                if let Some((next, prepared)) = next.zip(prepared.as_mut()) {
+                    scope.spawn(|| prepared.fill(next.text, &schema, bytes_max / 2));
                 }
+                self.write(batch, &mut loaded)
+            });
+            if let Some((prepared, spare)) = prepared.as_mut().zip(self.batch.as_mut()) {
+                prepared.batch.swap_memory(spare);
             }
-            self.write(batch, &mut loaded)?;
+            self.prepared = prepared;
+            written?;
+            if reader.is_read {
+                break;
+            }
+            filled = self.empty_batch(reader);
         }
         if self.committed.elapsed() >= COMMIT_PERIOD {
             self.commit()?;
         }
         Ok(loaded)
+    }
+
+    /// Returns a batch without edges for the text of a reader. It has the memory of an earlier batch if there is one.
+    fn empty_batch(&mut self, reader: TextReader) -> FilledBatch {
+        let batch = self.batch.take().unwrap_or_else(|| BulkBatch::new(self.edge_type, BATCH_EDGES_MAX));
+        FilledBatch { batch, bytes: 0, reader, loaded: LoadedText::default() }
     }
 
     /// Returns the number of bytes that a batch may reserve: half of those that would be free after a compaction. A
@@ -282,10 +369,94 @@ fn steps(writer: &mut Writer<'_>) -> Result<(), GraphError> {
 }
 
 impl LoadedText {
+    /// Adds the counts and refusals of a batch.
+    fn add(&mut self, other: Self) {
+        self.edges += other.edges;
+        self.refused += other.refused;
+        self.refusals.extend(other.refusals);
+        self.refusals.truncate(BULK_REFUSED_MAX);
+    }
+
     fn refuse(&mut self, text: impl FnOnce() -> String) {
         self.refused += 1;
         if self.refusals.len() < BULK_REFUSED_MAX {
             self.refusals.push(text());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A file of graphs that is removed at the end of a test.
+    struct TemporaryFile(PathBuf);
+
+    impl Drop for TemporaryFile {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn open(file: &TemporaryFile) -> GraphFileLoad {
+        let declared = EdgeTypeConfig { schema: vec!["note".to_owned()], ..EdgeTypeConfig::default() };
+        let (graph, edge_type) = ("g", "knows");
+        let target = GraphFileTarget { path: &file.0, memory_bytes: None, graph, edge_type, declared: Some(&declared) };
+        GraphFileLoad::open(&target).expect("a new file")
+    }
+
+    /// Returns texts of `lines` lines each, of which the last lacks its line feed. Every 100th line is bad.
+    fn texts(lines: u64) -> Vec<String> {
+        let line = |number: u64| match number % 100 {
+            99 => "7,7,1,none".to_owned(),
+            _ => format!("{},{},5,note {number}", number % 500 + 1, number + 1000),
+        };
+        let text = |part: u64| (part * lines..(part + 1) * lines).map(line).collect::<Vec<_>>().join("\n");
+        (0..3).map(text).collect()
+    }
+
+    #[test]
+    fn texts_that_another_thread_reads_ahead_are_loaded_as_those_that_are_read_in_turn() {
+        let texts = texts(1000);
+        let lines = |part: usize| LinesOfFile { text: texts[part].as_bytes(), lines_before: part as u64 * 1000 };
+        let mut reports = Vec::new();
+        for is_ahead in [false, true] {
+            let path = std::env::temp_dir().join(format!("gannet-read-ahead-{}-{is_ahead}", std::process::id()));
+            let file = TemporaryFile(path);
+            let mut load = open(&file);
+            let mut report = Vec::new();
+            for part in 0..3 {
+                let next = (is_ahead && part < 2).then(|| lines(part + 1));
+                let loaded = load.load(EdgeFormat::Csv, lines(part), next, 1).expect("room");
+                assert_eq!(load.prepared.is_some(), next.is_some());
+                report.push((loaded.edges, loaded.changed, loaded.refused, loaded.refusals));
+            }
+            let mut reader = load.store().reader().expect("the only one");
+            let hash = reader.enter().view(&load.graph).state_hash(load.edge_type).expect("declared");
+            drop(reader);
+            load.close().expect("the disk works");
+            assert!(report.iter().all(|(edges, changed, refused, _)| (*edges, *changed, *refused) == (990, 990, 10)));
+            assert_eq!(report[2].3[0].split(':').next(), Some("line 2100"));
+            reports.push((report, hash));
+        }
+        assert_eq!(reports[0], reports[1]);
+    }
+
+    #[test]
+    fn text_that_was_read_ahead_and_is_not_the_next_one_is_not_loaded() {
+        let texts = texts(100);
+        let lines = |part: usize| LinesOfFile { text: texts[part].as_bytes(), lines_before: part as u64 * 100 };
+        let file = TemporaryFile(std::env::temp_dir().join(format!("gannet-read-other-{}", std::process::id())));
+        let mut load = open(&file);
+        let loaded = load.load(EdgeFormat::Csv, lines(0), Some(lines(1)), 1).expect("room");
+        assert_eq!((loaded.changed, load.prepared.is_some()), (99, true));
+        let loaded = load.load(EdgeFormat::Csv, lines(2), None, 1).expect("room");
+        assert_eq!((loaded.changed, load.prepared.is_some()), (99, false));
+        let mut reader = load.store().reader().expect("the only one");
+        let guard = reader.enter();
+        let view = guard.view(&load.graph);
+        let has = |number: u64| view.has_edge(number % 500 + 1, load.edge_type, number + 1000);
+        assert_eq!((has(50), has(150), has(250)), (Ok(true), Ok(false), Ok(true)));
     }
 }
