@@ -39,17 +39,37 @@ export function milliseconds(seconds: number): number {
   throw new RangeError(`cannot use time to live ${seconds}: it is not a number of seconds; give one such as 60`);
 }
 
-/** Returns a whole number. Throws RangeError if it is none, or below `least`. */
-export function whole<N extends Integer>(name: string, value: N, least: number): N {
-  if ((typeof value === "bigint" || Number.isSafeInteger(value)) && value >= least) return value;
-  throw new RangeError(`cannot use ${name} ${value}: it is out of range; give a whole number of at least ${least}`);
+/** Greatest number of an unsigned field of 32 bits. */
+export const UNSIGNED_32_MAX = 2 ** 32 - 1;
+/** Greatest number of an unsigned field of 64 bits. */
+export const UNSIGNED_64_MAX = 2n ** 64n - 1n;
+
+/** Returns a whole number from `least` to `greatest`. Throws RangeError otherwise. */
+export function whole<N extends Integer>(name: string, value: N, least: Integer, greatest: Integer): N {
+  const isWhole = typeof value === "bigint" || Number.isSafeInteger(value);
+  if (isWhole && value >= least && value <= greatest) return value;
+  const range = `a whole number from ${least} to ${greatest}`;
+  throw new RangeError(`cannot use ${name} ${String(value)}: it is out of range; give ${range}`);
 }
 
+/** Returns a whole number with a sign of 64 bits. Throws RangeError otherwise. */
+export const whole64 = <N extends Integer>(name: string, value: N): N =>
+  whole(name, value, -(2n ** 63n), 2n ** 63n - 1n);
+
 /** Returns a whole number with a sign of 32 bits. Throws RangeError otherwise. */
-export const whole32 = (name: string, value: number): number => {
-  if (Number.isInteger(value) && value >= -(2 ** 31) && value < 2 ** 31) return value;
-  throw new RangeError(`cannot use ${name} ${value}: it is out of range; give a whole number of 32 bits`);
-};
+export const whole32 = (name: string, value: number): number => whole(name, value, -(2 ** 31), 2 ** 31 - 1);
+
+/** Returns a whole number without a sign, of 32 bits. Throws RangeError otherwise. */
+export const unsigned32 = (name: string, value: number, least = 0): number =>
+  whole(name, value, least, UNSIGNED_32_MAX);
+
+/** Returns the signal of a call. Throws TypeError if it is none. */
+export function signalOf(signal: AbortSignal | undefined): AbortSignal | undefined {
+  // By its members: another package may have a class of its own.
+  if (signal === undefined || typeof signal?.addEventListener === "function") return signal;
+  const kind = signal === null ? "null" : typeof signal;
+  throw new TypeError(`cannot use signal: ${kind} is no AbortSignal; give the signal of an AbortController`);
+}
 
 /** Returns the order on the wire. */
 export function orderOf(options: OrderOption | undefined): number {

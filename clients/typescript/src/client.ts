@@ -5,8 +5,10 @@ import {
   milliseconds,
   orderOf,
   pairsOf,
+  unsigned32,
   whole,
   whole32,
+  whole64,
   type OrderOption,
   type Pairs,
   type StoreOptions,
@@ -57,7 +59,7 @@ export interface CollectionOptions extends StoreOptions {
 
 /** Options of calls that add to a list. */
 export interface ListPushOptions extends CollectionOptions {
-  /** Maximum length of the list, above which it is cut at the other end; without it, there is none. */
+  /** Maximum length of the list, above which it is cut at the other end; without it, or with 0, there is none. */
   readonly lengthMax?: number | undefined;
 }
 
@@ -244,7 +246,7 @@ export class CacheClient {
 
   /** Adds to a decimal number, and returns the sum. A key that does not exist counts as 0. */
   async increment(key: Bytes, amount: Integer = 1, options?: StoreOptions): Promise<r.IncrementResult> {
-    const request = { key, amount: whole("amount", amount, -Infinity), ttlMs: this.ttlMs(options) };
+    const request = { key, amount: whole64("amount", amount), ttlMs: this.ttlMs(options) };
     return this.call(c.INCREMENT, m.encodeIncrementRequest(request), options);
   }
 
@@ -445,7 +447,7 @@ export class CacheClient {
     amount: Integer = 1,
     options?: CollectionOptions,
   ): Promise<r.IncrementResult> {
-    const request = { key, field, amount: whole("amount", amount, -Infinity), ...this.collectionTtl(options) };
+    const request = { key, field, amount: whole64("amount", amount), ...this.collectionTtl(options) };
     return this.call(c.DICTIONARY_INCREMENT, m.encodeDictionaryIncrementRequest(request), options);
   }
 
@@ -474,7 +476,7 @@ export class CacheClient {
 
   /** Returns at most `count` random elements. */
   async setSample(key: Bytes, count: number, options?: CallOptions): Promise<r.SetResult> {
-    return this.call(c.SET_SAMPLE, m.encodeCountRequest({ key, count: whole("count", count, 0) }), options);
+    return this.call(c.SET_SAMPLE, m.encodeCountRequest({ key, count: whole("count", count, 0, Number.MAX_SAFE_INTEGER) }), options);
   }
 
   /** Adds elements. */
@@ -512,13 +514,13 @@ export class CacheClient {
 
   /** Removes at most `count` random elements, and returns them. */
   async setPop(key: Bytes, count = 1, options?: CallOptions): Promise<r.SetResult> {
-    return this.call(c.SET_POP, m.encodeCountRequest({ key, count: whole("count", count, 0) }), options);
+    return this.call(c.SET_POP, m.encodeCountRequest({ key, count: whole("count", count, 0, Number.MAX_SAFE_INTEGER) }), options);
   }
 
   // Lists.
 
   private pushed(key: Bytes, value: Bytes, options: ListPushOptions | undefined): Buffer {
-    const lengthMax = whole32("lengthMax", options?.lengthMax ?? 0);
+    const lengthMax = unsigned32("lengthMax", options?.lengthMax ?? 0);
     return m.encodeListPushRequest({ key, value, ...this.collectionTtl(options), lengthMax });
   }
 
@@ -533,7 +535,7 @@ export class CacheClient {
   }
 
   private concatenated(key: Bytes, elements: Iterable<Bytes>, options: ListPushOptions | undefined): Buffer {
-    const lengthMax = whole32("lengthMax", options?.lengthMax ?? 0);
+    const lengthMax = unsigned32("lengthMax", options?.lengthMax ?? 0);
     const values = listOf(elements);
     return m.encodeListConcatenateRequest({ key, values, ...this.collectionTtl(options), lengthMax });
   }
@@ -622,7 +624,7 @@ export class CacheClient {
       ...(greatest === undefined
         ? { unboundedGreatest: {} }
         : { to: { score: greatest, exclusive: greatestExclusive } }),
-      offset: whole("offset", offset, 0),
+      offset: unsigned32("offset", offset),
       count: whole32("count", count),
     };
     const request = { key, order: orderOf(range), withScores: true, byScore };

@@ -54,6 +54,8 @@ export interface Settings {
   readonly metrics: boolean;
 }
 
+/** Maximum number of connections of one client, which are opened when it is created. */
+const CONNECTIONS_MAX = 1000;
 const WHOLE_AT_LEAST_ONE = ["requestsInFlightMax", "streamsPerConnection", "messageBytesMax"] as const;
 const POSITIVE = ["deadlineMs", "keepaliveTimeoutMs", "connectTimeoutMs", "reconnectDelayMinMs"] as const;
 // The longest timer of Node.
@@ -66,17 +68,27 @@ function check(settings: Settings): void {
   for (const name of WHOLE_AT_LEAST_ONE) {
     if (!Number.isSafeInteger(settings[name]) || settings[name] < 1) refuse(name, "give a whole number of at least 1");
   }
+  if (settings.requestsInFlightMax > CONNECTIONS_MAX * settings.streamsPerConnection) {
+    const most = CONNECTIONS_MAX * settings.streamsPerConnection;
+    const remedy = `give at most ${most}: ${CONNECTIONS_MAX} connections with streamsPerConnection requests each`;
+    refuse("requestsInFlightMax", remedy);
+  }
   for (const name of POSITIVE) {
     if (!(settings[name] > 0 && settings[name] <= TIMER_MS_MAX)) refuse(name, "give a positive number of milliseconds");
   }
   const queued = settings.requestsQueuedMax;
   if (!Number.isSafeInteger(queued) || queued < 0) refuse("requestsQueuedMax", "give a whole number of at least 0");
-  if (!(settings.keepaliveTimeMs >= 0)) refuse("keepaliveTimeMs", "give 0 or a positive number of milliseconds");
-  if (!(settings.reconnectDelayMaxMs >= settings.reconnectDelayMinMs)) {
-    refuse("reconnectDelayMaxMs", "give at least reconnectDelayMinMs");
+  if (!(settings.keepaliveTimeMs >= 0 && settings.keepaliveTimeMs <= TIMER_MS_MAX)) {
+    refuse("keepaliveTimeMs", "give 0 or a positive number of milliseconds");
+  }
+  const longest = settings.reconnectDelayMaxMs;
+  if (!(longest >= settings.reconnectDelayMinMs && longest <= TIMER_MS_MAX)) {
+    refuse("reconnectDelayMaxMs", `give at least reconnectDelayMinMs, and at most ${TIMER_MS_MAX} ms`);
   }
   const hedging = settings.hedgingDelayMs;
-  if (hedging !== undefined && !(hedging >= 0)) refuse("hedgingDelayMs", "give at least 0, or undefined");
+  if (hedging !== undefined && !(hedging >= 0 && hedging <= TIMER_MS_MAX)) {
+    refuse("hedgingDelayMs", `give 0 to ${TIMER_MS_MAX} ms, or undefined to turn hedging off`);
+  }
 }
 
 /**

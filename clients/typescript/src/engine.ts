@@ -8,6 +8,7 @@
 
 import { status as Status, type Channel, type Metadata, type StatusObject } from "@grpc/grpc-js";
 
+import { signalOf } from "./arguments.js";
 import type { Call } from "./calls.js";
 import type { Configuration, Settings } from "./configuration.js";
 import { Connection, wallTimeOf } from "./connection.js";
@@ -273,7 +274,7 @@ class Execution<R> extends Waiter<Connection> {
 
   /**
    * Starts the call. `resolve` receives its result, and `reject` an exception of the retry strategy. Throws RangeError
-   * if the deadline is not a number.
+   * if the deadline is not a number, and TypeError if the signal is none.
    */
   begin(resolve: (result: R | CacheError) => void, reject: (exception: unknown) => void): void {
     const { engine, options } = this;
@@ -281,12 +282,12 @@ class Execution<R> extends Waiter<Connection> {
     if (!(deadlineMs >= 0)) {
       throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
     }
+    const signal = signalOf(options?.signal);
     this.deadlineMs = deadlineMs;
     this.deadline = performance.now() + Math.min(deadlineMs, TIMER_MS_MAX);
     this.resolve = resolve;
     this.reject = reject;
     engine.pending.add(this as Execution<unknown>);
-    const signal = options?.signal;
     if (signal !== undefined) {
       if (signal.aborted) return this.cancel();
       engine.signals.add(signal, this);

@@ -1,6 +1,6 @@
 /** Leaderboards: sorted sets whose elements are numbers. */
 
-import { listOf, orderOf, whole, type OrderOption } from "./arguments.js";
+import { listOf, orderOf, UNSIGNED_32_MAX, unsigned32, type OrderOption } from "./arguments.js";
 import { done, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import type { CacheError } from "./errors.js";
@@ -10,7 +10,6 @@ import { LengthSuccess, type DoneResult, type LengthAfterResult } from "./result
 
 /** Maximum number of elements of one request and of one reply. */
 export const LEADERBOARD_ELEMENTS_MAX = 8192;
-const ID_MAX = 2 ** 32 - 1;
 
 /** An element of a leaderboard. */
 export interface RankedElement {
@@ -55,12 +54,7 @@ const BY_SCORE = unary("Leaderboards", "GetByScore", ranked, true);
 const RANK = unary("Leaderboards", "GetRank", ranked, true);
 const COMPETITION_RANK = unary("Leaderboards", "GetCompetitionRank", ranked, true);
 
-function unsigned(name: string, value: number): number {
-  if (whole(name, value, 0) <= ID_MAX) return value;
-  throw new RangeError(`cannot use ${name} ${value}: it is out of range; give a whole number up to ${ID_MAX}`);
-}
-
-const idsOf = (ids: Iterable<number>): number[] => listOf(ids).map((id) => unsigned("id", id));
+const idsOf = (ids: Iterable<number>): number[] => listOf(ids).map((id) => unsigned32("id", id));
 
 /**
  * One leaderboard of one cache. Its elements are ids of 32 bits with scores; it is the sorted set of its name, and does
@@ -87,7 +81,7 @@ export class Leaderboard extends Opaque {
     elements: Iterable<readonly [id: number, score: number]>,
     options?: CallOptions,
   ): Promise<DoneResult> {
-    const scored = listOf(elements).map(([id, score]) => ({ id: unsigned("id", id), score }));
+    const scored = listOf(elements).map(([id, score]) => ({ id: unsigned32("id", id), score }));
     const request = m.encodeUpsertElementsRequest({ leaderboard: this.name, elements: scored });
     return this.engine.call(UPSERT, request, this.scope, options);
   }
@@ -110,8 +104,8 @@ export class Leaderboard extends Opaque {
 
   /** Returns the elements of a range of ranks. */
   async getByRank(range: RankRange & OrderOption = {}, options?: CallOptions): Promise<RankedElementsResult> {
-    const first = unsigned("first", range.first ?? 0);
-    const end = unsigned("end", range.end ?? Math.min(ID_MAX, first + LEADERBOARD_ELEMENTS_MAX));
+    const first = unsigned32("first", range.first ?? 0);
+    const end = unsigned32("end", range.end ?? Math.min(UNSIGNED_32_MAX, first + LEADERBOARD_ELEMENTS_MAX));
     const request = { leaderboard: this.name, ranks: { first, end }, order: orderOf(range) };
     return this.engine.call(BY_RANK, m.encodeGetByRankRequest(request), this.scope, options);
   }
@@ -128,8 +122,8 @@ export class Leaderboard extends Opaque {
         ...(least === undefined ? { unboundedStart: {} } : { least }),
         ...(end === undefined ? { unboundedEnd: {} } : { end }),
       },
-      offset: unsigned("offset", offset),
-      countMax: unsigned("countMax", whole("countMax", countMax, 1)),
+      offset: unsigned32("offset", offset),
+      countMax: unsigned32("countMax", countMax, 1),
       order: orderOf(range),
     };
     return this.engine.call(BY_SCORE, m.encodeGetByScoreRequest(request), this.scope, options);

@@ -8,7 +8,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { milliseconds, type StoreOptions } from "./arguments.js";
+import { milliseconds, UNSIGNED_64_MAX, whole, type StoreOptions } from "./arguments.js";
 import { MISS, NOT_STORED, STORED, SUCCESS, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import { ErrorCode, errorOfClient, type CacheError } from "./errors.js";
@@ -107,7 +107,8 @@ export class Leases extends Opaque {
   async set(key: Bytes, token: bigint, value: Bytes, options?: StoreOptions): Promise<ConditionalSetResult> {
     const seconds = options?.ttlSeconds;
     const ttlMs = seconds === undefined ? this.defaultTtlMs : milliseconds(seconds);
-    return this.engine.call(LEASE_SET, m.encodeLeaseSetRequest({ key, token, value, ttlMs }), this.scope, options);
+    const request = { key, token: whole("token", token, 0, UNSIGNED_64_MAX), value, ttlMs };
+    return this.engine.call(LEASE_SET, m.encodeLeaseSetRequest(request), this.scope, options);
   }
 
   /**

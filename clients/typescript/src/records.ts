@@ -1,6 +1,6 @@
 /** Records: named bins with types, revisions, filters and sets. */
 
-import { listOf, milliseconds, pairsOf, whole, type Pairs } from "./arguments.js";
+import { listOf, milliseconds, pairsOf, unsigned32, type Pairs } from "./arguments.js";
 import { found, MISS, SUCCESS, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import type { CacheError } from "./errors.js";
@@ -200,8 +200,8 @@ const QUERY = unary("Records", "RecordQuery", page, true);
 
 function conditionOf({ ifRevision, ifRevisionAbove }: RevisionCondition): RevisionCondition {
   return {
-    ...(ifRevision !== undefined && { ifRevision: whole("ifRevision", ifRevision, 0) }),
-    ...(ifRevisionAbove !== undefined && { ifRevisionAbove: whole("ifRevisionAbove", ifRevisionAbove, 0) }),
+    ...(ifRevision !== undefined && { ifRevision: unsigned32("ifRevision", ifRevision) }),
+    ...(ifRevisionAbove !== undefined && { ifRevisionAbove: unsigned32("ifRevisionAbove", ifRevisionAbove) }),
   };
 }
 
@@ -220,7 +220,7 @@ function changeOf(key: Bytes, bins: Pairs<BinValue>, options: RecordChangeOption
 
 function pageOf(set: string, options: RecordPageOptions): m.RecordScanRequest {
   const { cursor = "", countMax = 0, filter = "", bins = [] } = options;
-  return { set, cursor, countMax: whole("countMax", countMax, 0), filter, bins: listOf(bins) };
+  return { set, cursor, countMax: unsigned32("countMax", countMax), filter, bins: listOf(bins) };
 }
 
 /** The records of one cache. */

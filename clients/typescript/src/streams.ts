@@ -12,6 +12,7 @@
 
 import { status as Status, type Channel, type Metadata, type StatusObject } from "@grpc/grpc-js";
 
+import { signalOf } from "./arguments.js";
 import type { StreamCall } from "./calls.js";
 import type { Settings } from "./configuration.js";
 import { Connection } from "./connection.js";
@@ -198,17 +199,27 @@ export class EventStream<E> implements Cancellable {
   /**
    * Begins the stream, and resolves to its first event, or to the error by which the server refuses it. Until the
    * first event, the retry strategy of the configuration decides, as for a call.
+   *
+   * Rejects with TypeError or RangeError if an argument is wrong. The stream has then taken no place.
    */
   async begin(deadlineMs: number): Promise<E | CacheError> {
     if (!(deadlineMs >= 0)) {
       throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
     }
+    signalOf(this.signal);
+    // A request that cannot be encoded ends here, and not in a timer.
+    this.source.request();
     if (this.engine.closed || this.signal?.aborted) return this.cancelled();
     const late = setTimeout(() => this.refuseLate(deadlineMs), Math.min(deadlineMs, 2 ** 31 - 1));
-    this.open();
-    const event = await this.read();
-    clearTimeout(late);
-    return event ?? this.cancelled();
+    try {
+      this.open();
+      return (await this.read()) ?? this.cancelled();
+    } catch (exception) {
+      this.close();
+      throw exception;
+    } finally {
+      clearTimeout(late);
+    }
   }
 
   /** Begins the stream, whose first event a `read` returns. */
@@ -278,7 +289,12 @@ export class EventStream<E> implements Cancellable {
       return this.end(errorOfClient(ErrorCode.LIMIT_EXCEEDED, source.call.method, cause, "close some of them"));
     }
     const owner = this as EventStream<unknown>;
-    this.attempt = new Attempt(owner, connection, source.call.path, source.request(), scope.metadata);
+    try {
+      this.attempt = new Attempt(owner, connection, source.call.path, source.request(), scope.metadata);
+    } catch (exception) {
+      engine.streams.release(connection);
+      throw exception;
+    }
     this.listen();
   }
 

@@ -1,6 +1,6 @@
 /** Signed tokens: credentials that carry their rights. Only users with all rights may issue them. */
 
-import { whole } from "./arguments.js";
+import { unsigned32 } from "./arguments.js";
 import { unary } from "./calls.js";
 import { CredentialProvider } from "./credentials.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
@@ -148,9 +148,7 @@ function permissionsOf(permissions: Permissions): m.Permissions {
 }
 
 function validityOf(seconds: number): m.Validity {
-  const most = 2 ** 32 - 1;
-  if (whole("expiresSeconds", seconds, 1) <= most) return { seconds };
-  throw new RangeError(`cannot use expiresSeconds ${seconds}: it is out of range; give at most ${most}, or "never"`);
+  return { seconds: unsigned32("expiresSeconds", seconds, 1) };
 }
 
 /** The tokens of a server. */

@@ -4,6 +4,7 @@
  * A topic is the channel of Redis clients with its name, in one cache.
  */
 
+import { whole } from "./arguments.js";
 import { done, stream, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import { CacheError } from "./errors.js";
@@ -208,6 +209,23 @@ export class TopicSubscription extends Opaque implements AsyncIterableIterator<T
   }
 }
 
+/** Returns the name of a topic. Throws TypeError unless it is a string. */
+function nameOf(topic: string): string {
+  if (typeof topic === "string") return topic;
+  const kind = topic === null ? "null" : typeof topic;
+  throw new TypeError(`cannot use topic: ${kind} is no name; give a string`);
+}
+
+/** Returns a copy of a position. Throws TypeError or RangeError unless it has two whole numbers. */
+function positionOf(from: TopicPosition | undefined): TopicPosition | undefined {
+  if (from === undefined) return undefined;
+  if (typeof from !== "object" || from === null) {
+    throw new TypeError(`cannot use from '${String(from)}': it is no position; give { sequence, page }`);
+  }
+  const part = (name: "sequence" | "page"): number => whole(`from.${name}`, from[name], 0, Number.MAX_SAFE_INTEGER);
+  return { sequence: part("sequence"), page: part("page") };
+}
+
 export type SubscribeResult = TopicSubscription | CacheError;
 
 /** The topics of one cache. */
@@ -226,7 +244,7 @@ export class Topics extends Opaque {
    */
   async publish(topic: string, value: Bytes, options?: CallOptions): Promise<DoneResult> {
     const kind = typeof value === "string" ? { text: value } : { binary: value };
-    const request = m.encodePublishRequest({ cache: "", topic, value: kind });
+    const request = m.encodePublishRequest({ cache: "", topic: nameOf(topic), value: kind });
     return this.engine.call(PUBLISH, request, this.scope, options);
   }
 
@@ -235,9 +253,10 @@ export class Topics extends Opaque {
    * in flight.
    */
   async subscribe(topic: string, options: SubscribeOptions = {}): Promise<SubscribeResult> {
-    const source = new TopicSource(this.engine, topic, options.from);
+    const from = positionOf(options.from);
+    const source = new TopicSource(this.engine, nameOf(topic), from);
     const events = new EventStream(this.engine, source, this.scope, options.signal);
     const first = await events.begin(options.deadlineMs ?? this.engine.settings.deadlineMs);
-    return first.type === "error" ? first : new TopicSubscription(events, topic, options.from);
+    return first.type === "error" ? first : new TopicSubscription(events, topic, from);
   }
 }

@@ -285,3 +285,30 @@ test("arguments of a wrong type or range reject", async () => {
   await assert.rejects(client.get("k", { deadlineMs: NaN }), { name: "RangeError", message: /deadlineMs NaN/ });
   assert.equal(client.metrics().inFlight, 0);
 });
+
+test("a number that does not fit its field is refused, and never cut", async () => {
+  const refused = { name: "RangeError", message: /^cannot use \w+ .*: it is out of range; give a whole number from/ };
+  for (const amount of [2n ** 63n, 2n ** 64n, 2n ** 64n + 5n, -(2n ** 63n) - 1n, 2 ** 53, 0.5, Infinity, "3"]) {
+    await assert.rejects(client.increment("i", amount), refused, `${amount}`);
+    await assert.rejects(client.dictionaryIncrement("d", "f", amount), refused, `${amount}`);
+  }
+  assert.equal((await client.increment("i", 2n ** 63n - 1n)).valueBigInt(), 2n ** 63n - 1n);
+  assert.equal((await client.dictionaryIncrement("d", "f", -(2n ** 63n))).valueBigInt(), -(2n ** 63n));
+  for (const token of [-1n, 2n ** 64n, 2n ** 64n + 3n, 1.5, undefined]) {
+    await assert.rejects(client.leases.set("k", token, "v"), refused, `${token}`);
+  }
+  for (const lengthMax of [-1, 1.5, NaN, Infinity, 2 ** 32, 2 ** 32 + 1, "3"]) {
+    await assert.rejects(client.listPushBack("l", "x", { lengthMax }), refused, `${lengthMax}`);
+    await assert.rejects(client.listConcatenateFront("l", ["x"], { lengthMax }), refused, `${lengthMax}`);
+  }
+  assert.equal((await client.listPushBack("l", "x", { lengthMax: 2 ** 32 - 1 })).length, 1);
+  for (const offset of [-1, 0.5, 2 ** 32, 2 ** 32 + 1]) {
+    await assert.rejects(client.sortedSetFetchByScore("z", { offset }), refused, `${offset}`);
+  }
+  for (const revision of [-1, 0.5, 2 ** 32 + 1]) {
+    await assert.rejects(client.records.put("r", { a: 1n }, { ifRevision: revision }), refused, `${revision}`);
+    await assert.rejects(client.records.delete("r", { ifRevisionAbove: revision }), refused, `${revision}`);
+  }
+  await assert.rejects(client.records.scan("s", { countMax: 2 ** 32 + 1 }), refused);
+  await assert.rejects(client.setPop("s", 2 ** 53), refused);
+});

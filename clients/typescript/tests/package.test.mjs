@@ -91,6 +91,17 @@ test("configurations are immutable and checked", () => {
     assert.throws(() => preset.withDeadlineMs(deadline), /give a positive/);
   assert.throws(() => preset.withRequestsQueuedMax(-1), { name: "RangeError" });
   assert.throws(() => preset.withHedging(-1), { name: "RangeError" });
+  // Node would wait 1 ms instead.
+  for (const ms of [Infinity, 2 ** 31, NaN]) {
+    assert.throws(() => preset.withHedging(ms), { name: "RangeError", message: /give 0 to 2147483647 ms/ });
+    assert.throws(() => preset.withKeepalive(ms), { name: "RangeError" });
+    assert.throws(() => preset.with({ reconnectDelayMaxMs: ms }), { name: "RangeError" });
+  }
+  // Each connection has memory of its own.
+  for (const most of [1e12, 1000 * preset.settings.streamsPerConnection + 1]) {
+    assert.throws(() => preset.withRequestsInFlightMax(most), { name: "RangeError", message: /1000 connections/ });
+  }
+  assert.equal(preset.withRequestsInFlightMax(1000 * preset.settings.streamsPerConnection).connectionsMax, 1000);
   assert.throws(() => preset.with({ reconnectDelayMaxMs: 1 }), /give at least reconnectDelayMinMs/);
 });
 

@@ -289,6 +289,33 @@ test("a subscription that waits for the server is cancelled", async (context) =>
   assert.equal(waiting.metrics().streams, 0);
 });
 
+test("a subscription with wrong arguments takes no place, and leaves no timer", async () => {
+  const timers = () => process.getActiveResourcesInfo().filter((each) => each === "Timeout").length;
+  const { streams } = client.metrics();
+  const before = timers();
+  for (const topic of [undefined, null, 5, {}]) {
+    await assert.rejects(client.topics.subscribe(topic), { name: "TypeError", message: /give a string/ });
+    await assert.rejects(client.topics.publish(topic, "v"), { name: "TypeError", message: /give a string/ });
+  }
+  for (const signal of [5, null, "stop", {}]) {
+    await assert.rejects(client.topics.subscribe("t", { signal }), { name: "TypeError", message: /AbortController/ });
+    await assert.rejects(client.get("k", { signal }), { name: "TypeError", message: /AbortController/ });
+  }
+  for (const from of [5, null, "first"]) {
+    await assert.rejects(client.topics.subscribe("t", { from }), { name: "TypeError", message: /sequence, page/ });
+  }
+  const place = { sequence: 1, page: 0 };
+  for (const wrong of [-1, 1.5, NaN, undefined, 2 ** 64, -1n, 2n ** 64n]) {
+    for (const from of [{ ...place, sequence: wrong }, { ...place, page: wrong }]) {
+      await assert.rejects(client.topics.subscribe("t", { from }), { name: "RangeError", message: /whole number/ });
+    }
+  }
+  assert.equal(client.metrics().streams, streams);
+  assert.equal(client.metrics().inFlight, 0);
+  assert.equal(client.engine.pending.size, 0);
+  assert.ok(timers() <= before, `${timers()} timers instead of ${before}`);
+});
+
 test("a server that is silent for too long is left, and the subscription goes on", async (context) => {
   const proxy = await Proxy.start(context, server.grpcPort);
   const reader = await clientOf(context, proxy.address, CONFIGURATION.withKeepalive(0));
