@@ -91,6 +91,10 @@ function rangeOf({ first, end }: IndexRange): m.SortedSetFetchRequestByIndex {
   };
 }
 
+function counted(key: Bytes, count: number): Buffer {
+  return m.encodeCountRequest({ key, count: whole("count", count, 0, Number.MAX_SAFE_INTEGER) });
+}
+
 /**
  * Calls on one cache of one server.
  *
@@ -476,7 +480,7 @@ export class CacheClient {
 
   /** Returns at most `count` random elements. */
   async setSample(key: Bytes, count: number, options?: CallOptions): Promise<r.SetResult> {
-    return this.call(c.SET_SAMPLE, m.encodeCountRequest({ key, count: whole("count", count, 0, Number.MAX_SAFE_INTEGER) }), options);
+    return this.call(c.SET_SAMPLE, counted(key, count), options);
   }
 
   /** Adds elements. */
@@ -514,7 +518,7 @@ export class CacheClient {
 
   /** Removes at most `count` random elements, and returns them. */
   async setPop(key: Bytes, count = 1, options?: CallOptions): Promise<r.SetResult> {
-    return this.call(c.SET_POP, m.encodeCountRequest({ key, count: whole("count", count, 0, Number.MAX_SAFE_INTEGER) }), options);
+    return this.call(c.SET_POP, counted(key, count), options);
   }
 
   // Lists.

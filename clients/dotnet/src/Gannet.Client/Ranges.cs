@@ -59,11 +59,15 @@ namespace Gannet.Client
         /// <summary>Returns the range of indexes of C#.</summary>
         /// <param name="range">The range.</param>
         public static implicit operator IndexRange(Range range) =>
-            new IndexRange(IndexOf(range.Start), IndexOf(range.End));
+            IsEnd(range.Start)
+                ? new IndexRange(0, 0)
+                : new IndexRange(IndexOf(range.Start), IsEnd(range.End) ? (int?)null : IndexOf(range.End));
 
-        // An index from the end with value 0 is the end itself.
-        private static int? IndexOf(Index index) =>
-            !index.IsFromEnd ? index.Value : index.Value == 0 ? (int?)null : -index.Value;
+        // Returns whether the index is that after the last element, which no number expresses. A range that begins there
+        // is empty.
+        private static bool IsEnd(Index index) => index.IsFromEnd && index.Value == 0;
+
+        private static int IndexOf(Index index) => index.IsFromEnd ? -index.Value : index.Value;
     }
 
     /// <summary>The order of a sorted set.</summary>

@@ -281,6 +281,33 @@ namespace Gannet.Client.Tests
             Assert.Equal(new[] { "b", "c" }, await ElementsAsync(default));
         }
 
+        [Test("a range of C# finds the elements that it finds in an array")]
+        private static async Task Ranges()
+        {
+            await using var client = await EmptyAsync();
+            var elements = new[] { "a", "b", "c" };
+            var scores = elements.Select((element, at) => KeyValuePair.Create(element, (double)at));
+            Assert.Is<DoneResult.Success>(await client.SortedSetPutElementsAsync("z", scores));
+            var ranges = new[]
+            {
+                .., ^0.., ^0..^0, ..^0, 0..^0, 1..^1, ^2..^0, ^2..^1, ^1.., 3.., 3..^0, 0..0, ^3..^3, 1..1, ^3..2,
+            };
+            foreach (var range in ranges)
+            {
+                var expected = string.Join(",", elements[range]);
+                Assert.Is<DoneResult.Success>(await client.DeleteAsync("l"));
+                Assert.Is<ListLengthResult.Success>(await client.ListConcatenateBackAsync("l", elements));
+                async Task<string> ListAsync(IndexRange part) => string.Join(
+                    ",", (await client.ListFetchAsync("l", part) as ListResult.Hit)?.ElementsString ?? new string[0]);
+                Assert.Equal(expected, await ListAsync(range), $"{range}");
+                var ranked = await client.SortedSetFetchByIndexAsync("z", range) as SortedSetResult.Hit;
+                var found = ranked?.ElementsString.Select(each => each.Element) ?? new string[0];
+                Assert.Equal(expected, string.Join(",", found), $"ranks {range}");
+                Assert.True(!(await client.ListRetainAsync("l", range) is IErrorResult), $"retain {range}");
+                Assert.Equal(expected, await ListAsync(default), $"retained {range}");
+            }
+        }
+
         [Test("sorted sets")]
         private static async Task SortedSets()
         {
