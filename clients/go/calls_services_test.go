@@ -249,6 +249,27 @@ func TestOneClientComputesAValueWhileTheOthersWait(t *testing.T) {
 	}
 }
 
+// The server takes 0 ms for no change of the time to live, for its default or for none.
+func TestTimeThatHasPassedIsRefusedAndNotForgotten(t *testing.T) {
+	client, ctx := sharedClient(t), testContext(t)
+	for _, passed := range []time.Duration{0, -time.Second, time.Millisecond - 1} {
+		_, err := client.RecordPut(ctx, "default", "passed", gannet.Bins{"a": gannet.BinInteger(1)}, gannet.TTL(passed))
+		wantCode(t, err, gannet.CodeInvalidArgument)
+		_, err = client.RecordTouch(ctx, "default", "passed", gannet.TTL(passed))
+		wantCode(t, err, gannet.CodeInvalidArgument)
+		for _, option := range []gannet.LeaseOption{gannet.Recache(passed), gannet.LeaseTime(passed)} {
+			_, err = client.LeaseGet(ctx, "default", "passed", option)
+			wantCode(t, err, gannet.CodeInvalidArgument)
+		}
+		if passed != 0 {
+			_, err = client.LeaseStale(ctx, "default", "passed", passed)
+			wantCode(t, err, gannet.CodeInvalidArgument)
+		}
+		wantCode(t, client.Set(ctx, "default", "passed", []byte("v"), gannet.TTL(passed)), gannet.CodeInvalidArgument)
+	}
+	equal(t, got[gannet.RecordResult](t)(client.RecordGet(ctx, "default", "passed")), gannet.RecordResult(&gannet.Miss{}))
+}
+
 func TestRecordsKeepTheTypesOfTheirBins(t *testing.T) {
 	client, ctx := sharedClient(t), testContext(t)
 	bins := gannet.Bins{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -127,6 +128,14 @@ func refusalQueueFull(requests int) *refusal {
 	return &refusal{
 		CodeClientQueueFull, fmt.Sprintf("%d requests wait in the client's queue, which is its maximum", requests),
 		"send fewer requests at once, or raise RequestsQueuedMax", nil,
+	}
+}
+
+// refusalShort returns the reason why a time cannot be sent: the server takes 0 ms for its default.
+func refusalShort(name string, given time.Duration, alternative string) *refusal {
+	return &refusal{
+		CodeInvalidArgument, fmt.Sprintf("%s is %s, which is below 1 ms", name, given),
+		"pass at least 1 ms, or " + alternative, nil,
 	}
 }
 

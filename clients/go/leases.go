@@ -38,27 +38,41 @@ type LeaseWait struct {
 func (*LeaseWait) isLeaseResult() {}
 
 // LeaseOption changes LeaseGet and GetOrCompute. Recache and LeaseTime are such options.
-type LeaseOption interface{ applyLease(*pb.LeaseGetRequest) }
+type LeaseOption interface{ applyLease(*leaseQuery) }
+
+// leaseQuery is the request of LeaseGet, with the reason why it cannot be sent.
+type leaseQuery struct {
+	*pb.LeaseGetRequest
+	refused *refusal
+}
 
 // Recache is the time before the end of a value from which one client computes it again.
 type Recache time.Duration
 
-func (r Recache) applyLease(request *pb.LeaseGetRequest) {
-	request.RecacheMs = milliseconds(time.Duration(r))
+func (r Recache) applyLease(query *leaseQuery) {
+	if query.RecacheMs = milliseconds(time.Duration(r)); query.RecacheMs == 0 {
+		query.refused = refusalShort("Recache", time.Duration(r), "leave it out for none")
+	}
 }
 
 // LeaseTime is the time for which the winner may compute the value; 10 s without this option.
 type LeaseTime time.Duration
 
-func (l LeaseTime) applyLease(request *pb.LeaseGetRequest) {
-	request.LeaseMs = milliseconds(time.Duration(l))
+func (l LeaseTime) applyLease(query *leaseQuery) {
+	if query.LeaseMs = milliseconds(time.Duration(l)); query.LeaseMs == 0 {
+		query.refused = refusalShort("LeaseTime", time.Duration(l), "leave it out for 10 s")
+	}
 }
 
 // LeaseGet returns the value of a key, or decides which client computes it: *LeaseHit, *LeaseWon or *LeaseWait.
 func (c *Client) LeaseGet(ctx context.Context, cache, key string, options ...LeaseOption) (LeaseResult, error) {
 	request := &pb.LeaseGetRequest{Key: []byte(key)}
+	query := leaseQuery{request, nil}
 	for _, each := range options {
-		each.applyLease(request)
+		each.applyLease(&query)
+	}
+	if query.refused != nil {
+		return nil, query.refused.error(methodLeaseGet.name)
 	}
 	reply, err := unary(ctx, c, methodLeaseGet, cache, request, &pb.LeaseGetReply{})
 	if err != nil {
@@ -95,6 +109,9 @@ func (c *Client) LeaseSet(
 // value lives for keep, or for its own time to live if keep is 0. The result is *Found or *Miss.
 func (c *Client) LeaseStale(ctx context.Context, cache, key string, keep time.Duration) (FoundResult, error) {
 	request := &pb.LeaseStaleRequest{Key: []byte(key), TtlMs: milliseconds(keep)}
+	if request.TtlMs == 0 && keep != 0 {
+		return nil, refusalShort("keep", keep, "pass 0 for its own time to live").error(methodLeaseStale.name)
+	}
 	reply, err := unary(ctx, c, methodLeaseStale, cache, request, &pb.LeaseStaleReply{})
 	if err != nil {
 		return nil, err

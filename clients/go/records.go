@@ -124,7 +124,13 @@ type RecordPage struct {
 
 // RecordChangeOption changes a call that changes a record: TTL, NoTTL, When, IfRevision, IfRevisionAbove, InSet and
 // Filter are such options. A record that has no time to live has none unless TTL is passed.
-type RecordChangeOption interface{ applyChange(*pb.RecordChangeRequest) }
+type RecordChangeOption interface{ applyChange(*recordChange) }
+
+// recordChange is the request of a change of a record, with the reason why it cannot be sent.
+type recordChange struct {
+	*pb.RecordChangeRequest
+	refused *refusal
+}
 
 // RecordDeleteOption changes RecordDelete: IfRevision and IfRevisionAbove are such options.
 type RecordDeleteOption interface{ applyDelete(*pb.RecordDeleteRequest) }
@@ -139,14 +145,19 @@ type recordRead struct {
 	countMax       uint32
 }
 
-func (t TTL) applyChange(r *pb.RecordChangeRequest) { r.TtlMs = milliseconds(time.Duration(t)) }
+func (t TTL) applyChange(r *recordChange) {
+	if r.TtlMs = milliseconds(time.Duration(t)); r.TtlMs == 0 {
+		// The server takes 0 for no change of the time to live.
+		r.refused = refusalShort("TTL", time.Duration(t), "pass NoTTL to remove it")
+	}
+}
 
 // NoTTL removes the time to live of a record.
 var NoTTL noTTL
 
 type noTTL struct{}
 
-func (noTTL) applyChange(r *pb.RecordChangeRequest) { r.Persist = true }
+func (noTTL) applyChange(r *recordChange) { r.Persist = true }
 
 // When is the condition of a change of a record.
 type When int
@@ -161,31 +172,31 @@ const (
 	Replacing = When(pb.RecordChangeRequest_REPLACE)
 )
 
-func (w When) applyChange(r *pb.RecordChangeRequest) { r.When = pb.RecordChangeRequest_When(w) }
+func (w When) applyChange(r *recordChange) { r.When = pb.RecordChangeRequest_When(w) }
 
 // IfRevision is the revision that the record has to have. The error CodeAborted shows that it has another one.
 type IfRevision uint32
 
-func (i IfRevision) applyChange(r *pb.RecordChangeRequest) { r.IfRevision = (*uint32)(&i) }
+func (i IfRevision) applyChange(r *recordChange)           { r.IfRevision = (*uint32)(&i) }
 func (i IfRevision) applyDelete(r *pb.RecordDeleteRequest) { r.IfRevision = (*uint32)(&i) }
 
 // IfRevisionAbove is a revision below which the record's own is an error, for copies of records from elsewhere.
 type IfRevisionAbove uint32
 
-func (i IfRevisionAbove) applyChange(r *pb.RecordChangeRequest) { r.IfRevisionAbove = (*uint32)(&i) }
+func (i IfRevisionAbove) applyChange(r *recordChange)           { r.IfRevisionAbove = (*uint32)(&i) }
 func (i IfRevisionAbove) applyDelete(r *pb.RecordDeleteRequest) { r.IfRevisionAbove = (*uint32)(&i) }
 
 // InSet is the set of the record, by which RecordScan and RecordQuery find it.
 type InSet string
 
-func (s InSet) applyChange(r *pb.RecordChangeRequest) { r.Set = string(s) }
+func (s InSet) applyChange(r *recordChange) { r.Set = string(s) }
 
 // Filter is a condition on the bins, such as "age >= 18". A record of a read for which it is false is missing, and a
 // change gets the error CodeFailedPrecondition. docs/protocol/records.md describes filters.
 type Filter string
 
-func (f Filter) applyChange(r *pb.RecordChangeRequest) { r.Filter = string(f) }
-func (f Filter) applyRead(r *recordRead)               { r.filter = string(f) }
+func (f Filter) applyChange(r *recordChange) { r.Filter = string(f) }
+func (f Filter) applyRead(r *recordRead)     { r.filter = string(f) }
 
 // OnlyBins are the names of the bins that a read returns; all of them without this option.
 type OnlyBins []string
@@ -237,8 +248,12 @@ func (c *Client) changeRecord(
 	for name, value := range bins {
 		request.Bins = append(request.Bins, &pb.Bin{Name: []byte(name), Value: messageOf(value)})
 	}
+	change := recordChange{request, nil}
 	for _, each := range options {
-		each.applyChange(request)
+		each.applyChange(&change)
+	}
+	if change.refused != nil {
+		return 0, change.refused.error(m.name)
 	}
 	reply, err := unary(ctx, c, m, cache, request, &pb.RecordRevision{})
 	if err != nil {
