@@ -20,7 +20,7 @@ final class BinMessages {
         } else if (value instanceof BinValue.Bool bool) {
             message.setBoolean(bool.value());
         } else if (value instanceof BinValue.Text text) {
-            message.setText(text.value());
+            message.setTextBytes(Codec.utf8(text.value()));
         } else if (value instanceof BinValue.Binary binary) {
             message.setBinary(binary.value().data());
         } else if (value instanceof BinValue.Values values) {

@@ -17,9 +17,13 @@ public final class Bytes implements Comparable<Bytes> {
         return new Bytes(ByteString.copyFrom(data));
     }
 
-    /** Returns a text as UTF-8. */
+    /**
+     * Returns a text as UTF-8.
+     *
+     * @throws IllegalArgumentException if it has a lone surrogate
+     */
     public static Bytes of(String text) {
-        return new Bytes(ByteString.copyFrom(text, StandardCharsets.UTF_8));
+        return new Bytes(Codec.utf8(text));
     }
 
     /** Returns the number of bytes. */

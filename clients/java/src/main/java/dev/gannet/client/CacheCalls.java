@@ -37,7 +37,7 @@ public class CacheCalls<T> extends TokenCalls<T> {
             throw new IllegalArgumentException(
                     "cannot use deadline " + deadline + ": it is not above zero; pass a longer time");
         }
-        return new CacheCalls<>(engine, new Scope(scope.defaultTtlMs(), deadline.toNanos()), codec);
+        return new CacheCalls<>(engine, new Scope(scope.defaultTtlMs(), Ttl.deadlineNsOf(deadline)), codec);
     }
 
     /**

@@ -40,11 +40,11 @@ public final class CacheClient extends CacheCalls<String> implements AutoCloseab
      */
     public static CacheClient create(Credentials credentials, Configuration configuration, Duration defaultTtl) {
         configuration.check();
-        if (defaultTtl.toMillis() < 1) {
+        if (Ttl.millisecondsOf(defaultTtl) < 1) {
             throw new CacheError(ErrorCode.INVALID_ARGUMENT, "cannot use defaultTtl " + defaultTtl, "it is below 1 ms",
                     "pass at least 1 ms", null).toException();
         }
-        Scope scope = new Scope(defaultTtl.toMillis(), configuration.deadline().toNanos());
+        Scope scope = new Scope(Ttl.millisecondsOf(defaultTtl), Ttl.deadlineNsOf(configuration.deadline()));
         CacheClient client = new CacheClient(new Engine(credentials, configuration), scope);
         if (configuration.eagerConnect()) {
             // The error is not lost: the first calls report it, if it persists.

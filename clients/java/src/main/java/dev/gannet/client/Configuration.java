@@ -326,7 +326,14 @@ public final class Configuration {
 
     /** Throws a CacheException that names the first unusable setting. */
     void check() {
-        atLeast("deadline in ns", deadline.toNanos(), 1);
+        atLeast("deadline in ns", Ttl.deadlineNsOf(deadline), 1);
+        atMost("keepaliveTime", keepaliveTime);
+        atMost("keepaliveTimeout", keepaliveTimeout);
+        atMost("connectTimeout", connectTimeout);
+        atMost("reconnectDelayMin", reconnectDelayMin);
+        atMost("reconnectDelayMax", reconnectDelayMax);
+        atMost("hedgeDelay", hedgeDelay);
+        atMost("retryStrategy.responseTimeout", retryStrategy.responseTimeout());
         atLeast("requestsInFlightMax", requestsInFlightMax, 1);
         atLeast("requestsQueuedMax", requestsQueuedMax, 0);
         atLeast("streamsPerConnection", streamsPerConnection, 1);
@@ -338,6 +345,14 @@ public final class Configuration {
         atLeast("reconnectDelayMax in ms", reconnectDelayMax.toMillis(), reconnectDelayMin.toMillis());
         atLeast("hedgeDelay in ns", hedgeDelay.toNanos(), 0);
         atLeast("retryBudget.burst", retryBudget.burst(), 0);
+    }
+
+    private static void atMost(String name, Duration value) {
+        if (value.compareTo(Ttl.LONGEST_DEADLINE) > 0) {
+            throw new CacheError(ErrorCode.INVALID_ARGUMENT, "cannot use configuration",
+                    name + " is " + value + ", above " + Ttl.LONGEST_DEADLINE, "pass a shorter time", null)
+                    .toException();
+        }
     }
 
     private static void atLeast(String name, long value, long least) {

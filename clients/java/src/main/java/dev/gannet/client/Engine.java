@@ -192,7 +192,7 @@ final class Engine {
         return CompletableFuture.allOf(opening.toArray(CompletableFuture<?>[]::new))
                 .<DoneResult>handle((none, thrown) -> opening.stream().map(CompletableFuture::join)
                         .filter(ErrorResult.class::isInstance).findFirst().orElse(DoneResult.Success.INSTANCE))
-                .completeOnTimeout(new DoneResult.Error(late), configuration.deadline().toNanos(),
+                .completeOnTimeout(new DoneResult.Error(late), Ttl.deadlineNsOf(configuration.deadline()),
                         TimeUnit.NANOSECONDS);
     }
 

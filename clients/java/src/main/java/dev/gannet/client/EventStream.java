@@ -7,6 +7,7 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import java.time.Duration;
 import java.util.EnumSet;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledFuture;
@@ -76,6 +77,11 @@ abstract class EventStream<Q extends Message, P extends Message> {
         }
         if (!Credentials.isPrintableAscii(cache)) {
             end(Refusal.badCacheName().error(method.name()));
+            return;
+        }
+        Optional<String> bad = method.badText(request());
+        if (bad.isPresent()) {
+            end(Refusal.badText(bad.get()).error(method.name()));
             return;
         }
         Connection connection = engine.streams.acquire();

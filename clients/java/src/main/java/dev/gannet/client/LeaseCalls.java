@@ -27,7 +27,8 @@ abstract class LeaseCalls<T> extends TopicCalls<T> {
      */
     public CompletableFuture<LeaseResult> leaseGet(String cache, T key, Duration recache, Duration lease) {
         LeaseGetRequest request = LeaseGetRequest.newBuilder().setKey(bytes(key))
-                .setRecacheMs(Ttl.millisecondsOf(recache)).setLeaseMs(Ttl.millisecondsOf(lease)).build();
+                .setRecacheMs(Ttl.optionalMillisecondsOf("recache", recache))
+                .setLeaseMs(Ttl.optionalMillisecondsOf("lease", lease)).build();
         return unary(Methods.LEASE_GET, cache, request, LeaseCalls::leaseResult, LeaseResult.Error::new);
     }
 
@@ -67,8 +68,8 @@ abstract class LeaseCalls<T> extends TopicCalls<T> {
      * @param ttl the time after which the stale value is gone; zero for its own time to live
      */
     public CompletableFuture<FoundResult> leaseStale(String cache, T key, Duration ttl) {
-        LeaseStaleRequest request =
-                LeaseStaleRequest.newBuilder().setKey(bytes(key)).setTtlMs(Ttl.millisecondsOf(ttl)).build();
+        LeaseStaleRequest request = LeaseStaleRequest.newBuilder().setKey(bytes(key))
+                .setTtlMs(Ttl.optionalMillisecondsOf("ttl", ttl)).build();
         return unary(Methods.LEASE_STALE, cache, request,
                 reply -> reply.getFound() ? FoundResult.Success.INSTANCE : FoundResult.Miss.INSTANCE,
                 FoundResult.Error::new);

@@ -1,11 +1,13 @@
 package dev.gannet.client;
 
+import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Message;
 import io.grpc.MethodDescriptor;
 import io.grpc.MethodDescriptor.MethodType;
 import io.grpc.protobuf.ProtoUtils;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 
 /**
@@ -15,9 +17,11 @@ import java.util.Set;
  * @param name the name in the schema
  * @param isIdempotent true if its repetition changes nothing
  * @param isHedged true if it may be sent a second time before its reply
+ * @param texts the fields of the request that are texts
  */
 record Method<Q extends Message, P extends Message>(
-        int index, String name, MethodDescriptor<Q, P> descriptor, boolean isIdempotent, boolean isHedged) {
+        int index, String name, MethodDescriptor<Q, P> descriptor, boolean isIdempotent, boolean isHedged,
+        List<FieldDescriptor> texts) {
     private static final List<Method<?, ?>> ALL = new ArrayList<>();
 
     private static final Set<String> READS = Set.of(
@@ -36,8 +40,10 @@ record Method<Q extends Message, P extends Message>(
                 .setResponseMarshaller(ProtoUtils.marshaller(reply))
                 .setSafe(isIdempotent)
                 .build();
-        Method<Q, P> created =
-                new Method<>(ALL.size(), descriptor.getBareMethodName(), descriptor, isIdempotent, false);
+        List<FieldDescriptor> texts = request.getDescriptorForType().getFields().stream()
+                .filter(each -> each.getJavaType() == FieldDescriptor.JavaType.STRING && !each.isRepeated()).toList();
+        Method<Q, P> created = new Method<>(
+                ALL.size(), descriptor.getBareMethodName(), descriptor, isIdempotent, false, texts);
         ALL.add(created);
         return created;
     }
@@ -52,14 +58,24 @@ record Method<Q extends Message, P extends Message>(
     }
 
     Method<Q, P> hedged() {
-        Method<Q, P> form = new Method<>(index, name, descriptor, isIdempotent, true);
+        Method<Q, P> form = new Method<>(index, name, descriptor, isIdempotent, true, texts);
         ALL.set(index, form);
         return form;
     }
 
     /** Returns a form that is not repeated. */
     Method<Q, P> once() {
-        return new Method<>(index, name, descriptor, false, isHedged);
+        return new Method<>(index, name, descriptor, false, isHedged, texts);
+    }
+
+    /** Returns the name of a text of the request that has a lone surrogate, which the encoding would replace. */
+    Optional<String> badText(Message request) {
+        for (FieldDescriptor field : texts) {
+            if (!Codec.isWellFormed((String) request.getField(field))) {
+                return Optional.of(field.getName());
+            }
+        }
+        return Optional.empty();
     }
 
     /** Returns true if the call changes no item. */

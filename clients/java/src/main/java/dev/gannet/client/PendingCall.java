@@ -115,8 +115,11 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
                 contexts[at] = middleware.get(at).before(start);
             }
         }
+        Optional<String> bad = method.badText(request);
         if (!Credentials.isPrintableAscii(cache)) {
             refuse(Refusal.badCacheName());
+        } else if (bad.isPresent()) {
+            refuse(Refusal.badText(bad.get()));
         } else if (bytes > engine.configuration.messageBytesMax()) {
             refuse(Refusal.requestTooLarge(bytes, engine.configuration.messageBytesMax()));
         } else {

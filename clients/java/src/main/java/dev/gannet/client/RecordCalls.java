@@ -38,7 +38,7 @@ abstract class RecordCalls<T> extends LeaderboardCalls<T> {
     }
 
     private static List<ByteString> names(RecordSelection selection) {
-        return selection.bins().stream().map(ByteString::copyFromUtf8).toList();
+        return selection.bins().stream().map(Codec::utf8).toList();
     }
 
     /** Returns the result of a read of this key, which the reply does not repeat. */
@@ -87,7 +87,7 @@ abstract class RecordCalls<T> extends LeaderboardCalls<T> {
             RecordChange change) {
         RecordChangeRequest.Builder request = change.request().setKey(bytes(key));
         bins.forEach((name, value) -> request.addBins(
-                Bin.newBuilder().setName(ByteString.copyFromUtf8(name)).setValue(BinMessages.messageOf(value))));
+                Bin.newBuilder().setName(Codec.utf8(name)).setValue(BinMessages.messageOf(value))));
         return unary(method, cache, request.build(),
                 reply -> new RevisionResult.Success(Integer.toUnsignedLong(reply.getRevision())),
                 RevisionResult.Error::new);
@@ -98,10 +98,20 @@ abstract class RecordCalls<T> extends LeaderboardCalls<T> {
         return recordDelete(cache, key, RecordChange.always());
     }
 
-    /** Deletes a record if its revision is as the change names: success, or a miss if there is none. */
+    /**
+     * Deletes a record if its revision is as the change names: success, or a miss if there is none. A deletion has no
+     * other condition or setting.
+     *
+     * @throws IllegalArgumentException if the change has another one than those of revisions
+     */
     public CompletableFuture<FoundResult> recordDelete(String cache, T key, RecordChange change) {
         RecordDeleteRequest.Builder request = RecordDeleteRequest.newBuilder().setKey(bytes(key));
         RecordChangeRequest.Builder conditions = change.request();
+        if (!change.hasOnlyRevisions()) {
+            throw new IllegalArgumentException(
+                    "cannot delete record: the change has more than conditions on the revision; "
+                            + "read the record, and pass RecordChange.always().ifRevision(REVISION)");
+        }
         if (conditions.hasIfRevision()) {
             request.setIfRevision(conditions.getIfRevision());
         }
@@ -134,7 +144,7 @@ abstract class RecordCalls<T> extends LeaderboardCalls<T> {
     }
 
     private static RecordQueryRequest.Builder query(String set, String bin) {
-        return RecordQueryRequest.newBuilder().setSet(set).setBin(ByteString.copyFromUtf8(bin));
+        return RecordQueryRequest.newBuilder().setSet(set).setBin(Codec.utf8(bin));
     }
 
     private CompletableFuture<RecordPageResult> query(

@@ -51,10 +51,11 @@ public final class RecordChange {
 
     /** Returns a copy that sets the time to live. Without one, a record keeps its own. */
     public RecordChange withTtl(Duration ttl) {
-        if (ttl.toMillis() < 1) {
+        long milliseconds = Ttl.millisecondsOf(ttl);
+        if (milliseconds < 1) {
             throw new IllegalArgumentException("cannot use ttl " + ttl + ": it is below 1 ms; pass at least 1 ms");
         }
-        return new RecordChange(settings.toBuilder().setTtlMs(ttl.toMillis()).build());
+        return new RecordChange(settings.toBuilder().setTtlMs(milliseconds).build());
     }
 
     /** Returns a copy that removes the time to live. */
@@ -70,6 +71,12 @@ public final class RecordChange {
     /** Returns a copy with the condition that the filter is true, or there is no record. */
     public RecordChange withFilter(String filter) {
         return new RecordChange(settings.toBuilder().setFilter(filter).build());
+    }
+
+    /** Returns true if the change has no other condition or setting than those of revisions. */
+    boolean hasOnlyRevisions() {
+        RecordChangeRequest rest = settings.toBuilder().clearIfRevision().clearIfRevisionAbove().build();
+        return rest.equals(RecordChangeRequest.getDefaultInstance());
     }
 
     RecordChangeRequest.Builder request() {

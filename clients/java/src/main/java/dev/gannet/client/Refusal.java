@@ -36,6 +36,11 @@ final class Refusal extends Exception {
                 ErrorCode.INVALID_ARGUMENT, "the name of the cache is not printable ASCII", "correct the name");
     }
 
+    static Refusal badText(String field) {
+        return new Refusal(ErrorCode.INVALID_ARGUMENT,
+                "the text of " + field + " has a lone surrogate, which UTF-8 does not express", "correct the text");
+    }
+
     static Refusal requestTooLarge(int bytes, int bytesMax) {
         String remedy = "send less in one call";
         if (bytesMax < SERVER_MESSAGE_BYTES_MAX) {

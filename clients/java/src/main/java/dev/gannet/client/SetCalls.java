@@ -34,7 +34,10 @@ abstract class SetCalls<T> extends DictionaryCalls<T> {
     }
 
     private CountRequest countRequest(T key, long count) {
-        return CountRequest.newBuilder().setKey(bytes(key)).setCount(Math.max(0, count)).build();
+        if (count < 0) {
+            throw new IllegalArgumentException("cannot use count " + count + ": it is negative; pass at least 0");
+        }
+        return CountRequest.newBuilder().setKey(bytes(key)).setCount(count).build();
     }
 
     private static SetResult setResultOf(ElementsReply reply) {

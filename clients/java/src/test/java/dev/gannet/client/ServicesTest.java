@@ -197,6 +197,90 @@ class ServicesTest {
                 CACHE, "services none", Map.of("a", BinValue.of(1)), RecordChange.update()), "recordPut");
     }
 
+    /** A deletion with a false filter deleted the record. */
+    @Test
+    void deletionIgnoresNoConditionOfAChange() {
+        got(client.recordPut(CACHE, "services kept", Map.of("stock", BinValue.of(7)), RecordChange.always()));
+        for (RecordChange change : List.of(
+                RecordChange.always().withFilter("stock = 0"), RecordChange.always().inSet("other"),
+                RecordChange.create(), RecordChange.update(), RecordChange.replace(), RecordChange.always().persist(),
+                RecordChange.update().ifRevision(1), RecordChange.always().withTtl(Duration.ofSeconds(1)))) {
+            String message = assertThrows(IllegalArgumentException.class,
+                    () -> client.recordDelete(CACHE, "services kept", change)).getMessage();
+            assertTrue(message.endsWith("pass RecordChange.always().ifRevision(REVISION)"), message);
+        }
+        assertInstanceOf(RecordResult.Hit.class, got(client.recordGet(CACHE, "services kept")));
+        error(ErrorCode.ABORTED, client.recordDelete(
+                CACHE, "services kept", RecordChange.always().ifRevision(9)), "recordGet");
+        assertEquals(new FoundResult.Success(), got(client.recordDelete(
+                CACHE, "services kept", RecordChange.always().ifRevision(1))));
+    }
+
+    /** The server takes 0 ms for its default. */
+    @Test
+    void timesBelowAMillisecondAreNoDefaults() {
+        for (Duration passed : List.of(Duration.ofSeconds(-1), Duration.ofNanos(999_999))) {
+            assertThrows(IllegalArgumentException.class, () -> client.leaseStale(CACHE, "services time", passed));
+            assertThrows(IllegalArgumentException.class,
+                    () -> client.leaseGet(CACHE, "services time", passed, Duration.ZERO));
+            assertThrows(IllegalArgumentException.class,
+                    () -> client.leaseGet(CACHE, "services time", Duration.ZERO, passed));
+        }
+    }
+
+    @Test
+    void longestTimesAreNoOverflows() {
+        Duration longest = Duration.ofSeconds(Long.MAX_VALUE);
+        CacheCalls<String> patient = client.withDeadline(longest);
+        success(patient.set(CACHE, "services long", "v", Ttl.of(longest)));
+        success(patient.set(CACHE, "services long", "v"));
+        try (CacheClient other = Servers.client(
+                Servers.shared(), Configurations.Laptop.v1().withDeadline(longest).withEagerConnect(true))) {
+            assertInstanceOf(GetResult.Hit.class, got(other.get(CACHE, "services long")));
+        }
+        CacheException refused = assertThrows(CacheException.class, () -> Servers.client(
+                Servers.shared(), Configurations.Laptop.v1().withHedging(longest)));
+        assertTrue(refused.getMessage().endsWith("; pass a shorter time"), refused.getMessage());
+    }
+
+    @Test
+    void negativeCountsAreNotZero() {
+        assertThrows(IllegalArgumentException.class, () -> client.setSample(CACHE, "services set", -1));
+        assertThrows(IllegalArgumentException.class, () -> client.setPop(CACHE, "services set", -1));
+    }
+
+    /** Java encodes a lone surrogate as "?": two texts would be one key, or one name. */
+    @Test
+    void loneSurrogatesAreNoQuestionMarks() {
+        String bad = "\ud83d";
+        for (String text : List.of(bad, "a" + bad, bad + "a", "\udc00\ud83d", "\udc00")) {
+            assertThrows(IllegalArgumentException.class, () -> client.set(CACHE, text, "v"));
+            assertThrows(IllegalArgumentException.class, () -> client.set(CACHE, "k", text));
+            assertThrows(IllegalArgumentException.class, () -> Bytes.of(text));
+            assertThrows(IllegalArgumentException.class, () -> client.recordPut(
+                    CACHE, "services text", Map.of("a", BinValue.of(text)), RecordChange.always()));
+            assertThrows(IllegalArgumentException.class, () -> client.recordPut(
+                    CACHE, "services text", Map.of(text, BinValue.of(1)), RecordChange.always()));
+        }
+        long retries = client.metrics().retries();
+        String remedy = "; correct the text";
+        error(ErrorCode.INVALID_ARGUMENT, client.topicPublish(CACHE, bad, "v"), "the text of topic", remedy);
+        error(ErrorCode.INVALID_ARGUMENT, client.topicSubscribe(CACHE, bad).next(), "the text of topic", remedy);
+        error(ErrorCode.INVALID_ARGUMENT, client.leaderboardDelete(CACHE, bad), "the text of leaderboard", remedy);
+        error(ErrorCode.INVALID_ARGUMENT, client.createCache(bad), "the text of name", remedy);
+        error(ErrorCode.INVALID_ARGUMENT, client.recordScan(CACHE, bad, RecordSelection.all()), "the text of set",
+                remedy);
+        error(ErrorCode.INVALID_ARGUMENT, client.recordGet(
+                CACHE, "services text", RecordSelection.all().withFilter(bad)), "the text of filter", remedy);
+        for (String cache : List.of("Köln", bad, "a\n")) {
+            error(ErrorCode.INVALID_ARGUMENT, client.get(cache, "k"), "the name of the cache is not printable ASCII");
+        }
+        assertEquals(retries, client.metrics().retries());
+        success(client.set(CACHE, "\ud83d\ude00", "v"));
+        assertEquals(new GetResult.Hit(Bytes.of("v")),
+                got(client.binary().get(CACHE, Bytes.of((byte) 0xf0, (byte) 0x9f, (byte) 0x98, (byte) 0x80))));
+    }
+
     @Test
     void recordsAreReadInPages() {
         Servers.redis(Servers.shared(), "REC.INDEX CREATE paged n INT MEMORY 1048576");
