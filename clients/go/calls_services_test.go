@@ -270,6 +270,39 @@ func TestTimeThatHasPassedIsRefusedAndNotForgotten(t *testing.T) {
 	equal(t, got[gannet.RecordResult](t)(client.RecordGet(ctx, "default", "passed")), gannet.RecordResult(&gannet.Miss{}))
 }
 
+// gRPC reports a name that it cannot encode as a failure of the server, which is repeated.
+func TestNameThatCannotBeSentIsAMistakeOfTheCaller(t *testing.T) {
+	client, ctx := newClient(t, gannet.NoToken(shared.address()), gannet.LaptopV1()), testContext(t)
+	const bad = "\xff"
+	refused := func(err error, cause string) {
+		t.Helper()
+		wantCode(t, err, gannet.CodeInvalidArgument)
+		if !strings.Contains(err.Error(), cause) {
+			t.Errorf("%q is not in: %v", cause, err)
+		}
+	}
+	const notText = ": a name, filter or text is not UTF-8; pass UTF-8"
+	_, err := client.LeaderboardLength(ctx, "default", bad)
+	refused(err, notText)
+	_, err = client.Subscribe(ctx, "default", bad)
+	refused(err, notText)
+	refused(client.PublishText(ctx, "default", "t", bad), notText)
+	_, err = client.RecordGet(ctx, "default", "r", gannet.Filter(bad))
+	refused(err, notText)
+	_, err = client.RecordPut(ctx, "default", "r", gannet.Bins{"a": gannet.BinText(bad)})
+	refused(err, notText)
+	refused(client.CreateCache(ctx, bad), notText)
+	for _, cache := range []string{"Köln", bad, "a\n"} {
+		_, err = client.Get(ctx, cache, "k")
+		refused(err, ": the name of the cache is not printable ASCII; correct the name")
+		_, err = client.Subscribe(ctx, cache, "t")
+		refused(err, ": the name of the cache is not printable ASCII; correct the name")
+	}
+	equal(t, client.Metrics().Retries, uint64(0))
+	must(t, client.Set(ctx, "default", bad, []byte(bad)))
+	got[uint32](t)(client.RecordPut(ctx, "default", bad+"r", gannet.Bins{bad: gannet.BinBinary(bad)}))
+}
+
 func TestRecordsKeepTheTypesOfTheirBins(t *testing.T) {
 	client, ctx := sharedClient(t), testContext(t)
 	bins := gannet.Bins{

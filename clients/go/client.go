@@ -15,8 +15,9 @@ import (
 // and retains it: the bound of requests in flight holds for each client.
 //
 // Each call takes a context. A call ends at the deadline of its context or of the configuration, whichever is
-// earlier, and when the context is cancelled. Keys, names, fields and elements of sets are strings, which may hold
-// any bytes.
+// earlier, and when the context is cancelled. Keys, fields, elements of sets and names of bins are strings, which may
+// hold any bytes. Names of topics and leaderboards, sets of records, filters and texts in bins are UTF-8, and names of
+// caches are printable ASCII.
 type Client struct {
 	engine     *engine
 	defaultTTL uint64

@@ -234,6 +234,9 @@ func (e *engine) call(
 func (e *engine) execute(
 	caller context.Context, m *method, cache string, request, reply proto.Message, stream exchange, seen *trace,
 ) (proto.Message, *Error) {
+	if !isPrintableASCII(cache) {
+		return nil, refusalCacheName.error(m.name)
+	}
 	begun := time.Now()
 	ctx := e.withMetadata(caller, cache)
 	var cancel context.CancelFunc
@@ -325,6 +328,9 @@ func (e *engine) retryDelay(
 	}
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Internal:
+		if isNotEncoded(err) {
+			return 0, false
+		}
 	case codes.DeadlineExceeded:
 		// The attempt was given up, and the call has time left.
 		if e.attempt == 0 {

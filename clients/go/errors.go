@@ -118,6 +118,9 @@ var (
 	refusalCancelled = refusal{
 		CodeCancelled, "the caller cancelled it", "repeat the call if its result is still needed", context.Canceled,
 	}
+	refusalCacheName = refusal{
+		CodeInvalidArgument, "the name of the cache is not printable ASCII", "correct the name", nil,
+	}
 	refusalQueueTimeout = refusal{
 		CodeClientQueueTimeout, "the deadline passed while the request waited in the client's queue",
 		"send fewer requests at once, or raise RequestsInFlightMax or the deadline", context.DeadlineExceeded,
@@ -149,6 +152,21 @@ func refusalOf(ctx context.Context) *refusal {
 
 func (r *refusal) error(method string) *Error {
 	return newError(r.code, "cannot execute "+method, r.cause, r.remedy, r.wrapped)
+}
+
+// isPrintableASCII returns whether a header of HTTP/2 may have a text as its value.
+func isPrintableASCII(text string) bool {
+	for at := range len(text) {
+		if text[at] < ' ' || text[at] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// isNotEncoded returns whether a request was not sent because a text in it is not UTF-8.
+func isNotEncoded(err error) bool {
+	return status.Code(err) == codes.Internal && strings.Contains(status.Convert(err).Message(), "error while marshaling")
 }
 
 // codeOf returns the kind of a status other than OK.
@@ -230,6 +248,12 @@ func (e *engine) explainLimit(cause, remedy string, request proto.Message) (stri
 
 // errorOfStatus returns the error of a call that ended with a gRPC status other than OK.
 func (e *engine) errorOfStatus(method string, request proto.Message, failure error) *Error {
+	if isNotEncoded(failure) {
+		result := newError(CodeInvalidArgument, "cannot execute "+method, "a name, filter or text is not UTF-8",
+			"pass UTF-8; only keys, values, fields and elements may hold any bytes", failure)
+		result.status = codes.InvalidArgument
+		return result
+	}
 	state := status.Convert(failure)
 	code := codeOf(state.Code())
 	isOfRecord := strings.HasPrefix(method, "Record") && !strings.HasPrefix(state.Message(), "the cache")

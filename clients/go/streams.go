@@ -169,6 +169,9 @@ func lateError(m *method) *Error {
 
 func (f *follower[M]) open() *Error {
 	e := f.engine
+	if !isPrintableASCII(f.cache) {
+		return refusalCacheName.error(f.method.name)
+	}
 	used, failure := e.streams.acquire(e)
 	if failure != nil {
 		return failure
