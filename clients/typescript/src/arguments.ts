@@ -39,6 +39,14 @@ export function milliseconds(seconds: number): number {
   throw new RangeError(`cannot use time to live ${seconds}: it is not a number of seconds; give one such as 60`);
 }
 
+/** Returns a time in milliseconds, or 0 without one. Throws RangeError below 1 ms, which the server takes for none. */
+export function millisecondsOr0(name: string, seconds: number | undefined): number {
+  if (seconds === undefined) return 0;
+  const ms = milliseconds(seconds);
+  if (ms >= 1) return ms;
+  throw new RangeError(`cannot use ${name} ${seconds}: it is below 1 ms; give at least 0.001, or leave it out`);
+}
+
 /** Greatest number of an unsigned field of 32 bits. */
 export const UNSIGNED_32_MAX = 2 ** 32 - 1;
 /** Greatest number of an unsigned field of 64 bits. */

@@ -100,7 +100,7 @@ function counted(key: Bytes, count: number): Buffer {
  *
  * Keys, values, fields and elements are strings (stored as UTF-8) or Uint8Arrays. Every call resolves to a result, and
  * rejects only if an argument has a wrong type or range (TypeError, RangeError), or if middleware or a retry strategy
- * of the user throws.
+ * of the user throws. A string with a lone surrogate is out of range, because UTF-8 does not express it.
  */
 export class CacheClient {
   /** Topics: messages to all subscribers of a name. */

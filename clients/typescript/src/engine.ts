@@ -12,12 +12,12 @@ import { signalOf } from "./arguments.js";
 import type { Call } from "./calls.js";
 import type { Configuration, Settings } from "./configuration.js";
 import { Connection, wallTimeOf } from "./connection.js";
-import { CacheError, ErrorCode, errorOfClient, errorOfStatus } from "./errors.js";
+import { CacheError, ErrorCode, errorOfCacheName, errorOfClient, errorOfStatus } from "./errors.js";
 import { Limiter, Waiter } from "./limiter.js";
 import { Recorder, type Metrics } from "./metrics.js";
 import { TokenBucket } from "./retry.js";
 import { StreamPool } from "./streams.js";
-import type { Target } from "./target.js";
+import { isCacheName, type Target } from "./target.js";
 import { BadReply } from "./wire.js";
 
 type GrpcCall = ReturnType<Channel["createCall"]>;
@@ -292,6 +292,7 @@ class Execution<R> extends Waiter<Connection> {
       if (signal.aborted) return this.cancel();
       engine.signals.add(signal, this);
     }
+    if (!isCacheName(this.scope.cache)) return this.finish(errorOfCacheName(this.call.method));
     engine.budget.add();
     this.enter();
   }

@@ -285,3 +285,9 @@ export function errorOfStatus(
 export function errorOfClient(code: ErrorCode, method: string, cause: string, remedy = REMEDIES[code]): CacheError {
   return new CacheError(code, `cannot execute ${method}: ${cause}; ${remedy}`, remedy, RETRYABLE.has(code));
 }
+
+/** Returns the error of a call on a cache whose name no request can have. */
+export function errorOfCacheName(method: string): CacheError {
+  const cause = "the name of the cache is not printable ASCII";
+  return errorOfClient(ErrorCode.INVALID_ARGUMENT, method, cause, "correct the name");
+}

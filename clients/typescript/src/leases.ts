@@ -8,7 +8,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { milliseconds, UNSIGNED_64_MAX, whole, type StoreOptions } from "./arguments.js";
+import { milliseconds, millisecondsOr0, UNSIGNED_64_MAX, whole, type StoreOptions } from "./arguments.js";
 import { MISS, NOT_STORED, STORED, SUCCESS, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import { ErrorCode, errorOfClient, type CacheError } from "./errors.js";
@@ -95,8 +95,9 @@ export class Leases extends Opaque {
 
   /** Returns the value, or the lease to compute it, or that another client has the lease. */
   async get(key: Bytes, options: LeaseOptions = {}): Promise<LeaseResult> {
-    const { recacheSeconds = 0, leaseSeconds = 0 } = options;
-    const request = { key, recacheMs: milliseconds(recacheSeconds), leaseMs: milliseconds(leaseSeconds) };
+    const { recacheSeconds, leaseSeconds } = options;
+    const recacheMs = millisecondsOr0("recacheSeconds", recacheSeconds);
+    const request = { key, recacheMs, leaseMs: millisecondsOr0("leaseSeconds", leaseSeconds) };
     return this.engine.call(LEASE_GET, m.encodeLeaseGetRequest(request), this.scope, options);
   }
 
@@ -116,7 +117,7 @@ export class Leases extends Opaque {
    * `ttlSeconds`, or its own time to live without them. Miss if there is none.
    */
   async markStale(key: Bytes, options?: StoreOptions): Promise<FoundResult> {
-    const request = { key, ttlMs: milliseconds(options?.ttlSeconds ?? 0) };
+    const request = { key, ttlMs: millisecondsOr0("ttlSeconds", options?.ttlSeconds) };
     return this.engine.call(LEASE_STALE, m.encodeLeaseStaleRequest(request), this.scope, options);
   }
 

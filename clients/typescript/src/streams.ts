@@ -17,9 +17,9 @@ import type { StreamCall } from "./calls.js";
 import type { Settings } from "./configuration.js";
 import { Connection } from "./connection.js";
 import type { Cancellable, Engine, Scope } from "./engine.js";
-import { CacheError, ErrorCode, errorOfClient, errorOfStatus } from "./errors.js";
+import { CacheError, ErrorCode, errorOfCacheName, errorOfClient, errorOfStatus } from "./errors.js";
 import { ExponentialBackoff } from "./retry.js";
-import type { Target } from "./target.js";
+import { isCacheName, type Target } from "./target.js";
 import { BadReply } from "./wire.js";
 
 type GrpcCall = ReturnType<Channel["createCall"]>;
@@ -283,6 +283,7 @@ export class EventStream<E> implements Cancellable {
 
   private start(): void {
     const { engine, source, scope } = this;
+    if (!isCacheName(scope.cache)) return this.end(errorOfCacheName(source.call.method));
     const connection = engine.streams.acquire(source.keepsAlive);
     if (connection === undefined) {
       const cause = `${STREAMS_MAX} subscriptions are open, which is the maximum of a client`;

@@ -45,10 +45,20 @@ function isLocal(host: string): boolean {
   return host === "localhost" || (isIP(host) === 4 && host.startsWith("127.")) || host === "::1";
 }
 
-/** Returns the metadata of the calls on a cache; an empty name stands for calls on no cache. */
+/** Returns whether a cache may have this name: the value of a header of HTTP/2 is printable ASCII. */
+export const isCacheName = (cache: string): boolean => /^[ -~]*$/.test(cache);
+
+/**
+ * Returns the metadata of the calls on a cache; an empty name stands for calls on no cache. Throws TypeError unless the
+ * name is a string.
+ */
 export function metadataOf(target: Target, cache: string): Metadata {
+  if (typeof cache !== "string") {
+    const kind = cache === null ? "null" : typeof cache;
+    throw new TypeError(`cannot use cache: ${kind} is no name; give a string`);
+  }
   const metadata = new Metadata();
-  if (cache) metadata.set("cache", cache);
+  if (cache && isCacheName(cache)) metadata.set("cache", cache);
   if (target.token !== undefined) metadata.set("authorization", target.token);
   return metadata;
 }

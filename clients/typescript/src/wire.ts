@@ -24,9 +24,20 @@ const EMPTY = Buffer.alloc(0);
 // More than twice the levels that the server allows in a value; each level has two messages.
 const DEPTH_MAX = 64;
 
-/** Returns the number of bytes of data. Throws TypeError unless it is a string or a Uint8Array. */
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+/**
+ * Returns the number of bytes of data. Throws TypeError unless it is a string or a Uint8Array, and RangeError if it is
+ * a string with a lone surrogate: UTF-8 does not express it, and Node would store U+FFFD instead.
+ */
 export function byteLength(data: Bytes): number {
-  if (typeof data === "string") return Buffer.byteLength(data);
+  if (typeof data === "string") {
+    const length = Buffer.byteLength(data);
+    // The bytes of ASCII are as many as its units.
+    if (length === data.length || !LONE_SURROGATE.test(data)) return length;
+    const remedy = "correct the text, or pass a Uint8Array";
+    throw new RangeError(`cannot encode text: it has a lone surrogate, which UTF-8 does not express; ${remedy}`);
+  }
   if (data instanceof Uint8Array) return data.length;
   const kind = data === null ? "null" : typeof data;
   throw new TypeError(`cannot encode ${kind}: it is neither a string nor a Uint8Array; convert it first`);

@@ -312,3 +312,40 @@ test("a number that does not fit its field is refused, and never cut", async () 
   await assert.rejects(client.records.scan("s", { countMax: 2 ** 32 + 1 }), refused);
   await assert.rejects(client.setPop("s", 2 ** 53), refused);
 });
+
+test("a text that UTF-8 does not express is refused, and not the key of another text", async () => {
+  const { retries } = client.metrics();
+  const refused = { name: "RangeError", message: /it has a lone surrogate.*; correct the text, or pass a Uint8Array$/ };
+  for (const bad of ["\ud83d", "a\ud83d", "\udc00a", "\udc00\ud83d", "\u00fc\ud83d"]) {
+    await assert.rejects(client.set(bad, "v"), refused);
+    await assert.rejects(client.set("k", bad), refused);
+    await assert.rejects(client.topics.publish(bad, "v"), refused);
+    await assert.rejects(client.topics.publish("t", bad), refused);
+    await assert.rejects(client.topics.subscribe(bad), refused);
+    await assert.rejects(client.leaderboard(bad).length(), refused);
+    await assert.rejects(client.records.get("r", { filter: bad }), refused);
+    await assert.rejects(client.records.put("r", { a: bad }), refused);
+    await assert.rejects(client.createCache(bad), refused);
+  }
+  assert.equal(await type(client.set("\ud83d\ude00", "v")), "success");
+  assert.equal(await string(client.get(bytes(0xf0, 0x9f, 0x98, 0x80))), "v");
+  for (const cache of ["Köln", "\ud83d", "a\n"]) {
+    const other = client.withCache(cache);
+    for (const result of [await other.get("k"), await other.topics.subscribe("t"), await other.nearCache()]) {
+      assert.equal(codeOf(result), "INVALID_ARGUMENT");
+      assert.match(result.message, /: the name of the cache is not printable ASCII; correct the name$/);
+    }
+  }
+  assert.throws(() => client.withCache(undefined), { name: "TypeError", message: /give a string/ });
+  assert.deepEqual([client.metrics().retries, client.metrics().streams, client.metrics().inFlight], [retries, 0, 0]);
+  assert.equal(client.engine.pending.size, 0);
+});
+
+test("a time that has passed is refused, and is no default of the server", async () => {
+  const refused = { name: "RangeError", message: /below 1 ms; give at least 0.001/ };
+  for (const seconds of [0, -1, 0.0001]) {
+    await assert.rejects(client.leases.markStale("k", { ttlSeconds: seconds }), refused);
+    await assert.rejects(client.leases.get("k", { recacheSeconds: seconds }), refused);
+    await assert.rejects(client.leases.get("k", { leaseSeconds: seconds }), refused);
+  }
+});
