@@ -79,7 +79,7 @@ export interface ScoreRange {
   readonly greatestExclusive?: boolean | undefined;
   /** Number of elements that are passed over. */
   readonly offset?: number | undefined;
-  /** Maximum number of elements. */
+  /** Maximum number of elements; all of them without it, or with 0. */
   readonly count?: number | undefined;
 }
 

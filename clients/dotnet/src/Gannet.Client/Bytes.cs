@@ -11,6 +11,9 @@ namespace Gannet.Client
     /// </summary>
     public readonly struct Bytes
     {
+        // Encoding.UTF8 would make U+FFFD of a lone surrogate: two texts would be one key.
+        private static readonly Encoding Strict = new UTF8Encoding(false, throwOnInvalidBytes: true);
+
         private readonly string? text;
         private readonly ReadOnlyMemory<byte> memory;
 
@@ -21,7 +24,8 @@ namespace Gannet.Client
         }
 
         /// <summary>Number of bytes.</summary>
-        public int Length => text == null ? memory.Length : Encoding.UTF8.GetByteCount(text);
+        /// <exception cref="EncoderFallbackException">A string has a lone surrogate.</exception>
+        public int Length => text == null ? memory.Length : Strict.GetByteCount(text);
 
         /// <summary>True if the value was given as a string.</summary>
         internal bool IsText => text != null;
@@ -47,7 +51,7 @@ namespace Gannet.Client
         {
             if (text != null)
             {
-                return Encoding.UTF8.GetBytes(text, target);
+                return Strict.GetBytes(text, target);
             }
             memory.Span.CopyTo(target);
             return memory.Length;

@@ -63,8 +63,8 @@ namespace Gannet.Client
                 ? new IndexRange(0, 0)
                 : new IndexRange(IndexOf(range.Start), IsEnd(range.End) ? (int?)null : IndexOf(range.End));
 
-        // Returns whether the index is that after the last element, which no number expresses. A range that begins there
-        // is empty.
+        // Returns whether the index is that after the last element, which no number expresses. A range that begins
+        // there is empty.
         private static bool IsEnd(Index index) => index.IsFromEnd && index.Value == 0;
 
         private static int IndexOf(Index index) => index.IsFromEnd ? -index.Value : index.Value;
@@ -89,7 +89,7 @@ namespace Gannet.Client
         /// <param name="isLeastExclusive">True to leave out elements with the lowest score itself.</param>
         /// <param name="isGreatestExclusive">True to leave out elements with the highest score itself.</param>
         /// <param name="offset">The number of elements that are passed over.</param>
-        /// <param name="count">The maximum number of elements; null for all.</param>
+        /// <param name="count">The maximum number of elements; null or 0 for all.</param>
         /// <exception cref="ArgumentOutOfRangeException">The offset or the count is negative.</exception>
         public ScoreRange(
             double? least = null,
@@ -127,7 +127,7 @@ namespace Gannet.Client
         /// <summary>The number of elements that are passed over.</summary>
         public int Offset { get; }
 
-        /// <summary>The maximum number of elements; null for all.</summary>
+        /// <summary>The maximum number of elements; null or 0 for all.</summary>
         public int? Count { get; }
     }
 }

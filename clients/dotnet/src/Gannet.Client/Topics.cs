@@ -5,6 +5,7 @@ using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
 using Gannet.Client.Engine;
+using Gannet.Client.Protocol;
 using Gannet.V1.Requests;
 
 namespace Gannet.Client
@@ -57,6 +58,14 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default)
         {
             var source = new TopicSource(topic ?? throw new ArgumentNullException(nameof(topic)), from);
+            try
+            {
+                _ = Wire.Frame(source.Request());
+            }
+            catch (EncoderFallbackException)
+            {
+                return new SubscribeResult.Error(ErrorFactory.OfText(source.Method.Name));
+            }
             var events = new EventStream<TopicEvent>(caller.Engine, source, caller.Scope, cancellationToken);
             var error = await events.BeginAsync(caller.Engine.LimitOf(deadline)).ConfigureAwait(false);
             return error == null

@@ -475,6 +475,42 @@ namespace Gannet.Client.Tests
             Assert.Equal(ErrorCode.NotFoundCache, Assert.Code(await one.GetAsync("k")));
         }
 
+        [Test("a text that UTF-8 does not express is refused, and not the key of another text")]
+        private static async Task LoneSurrogates()
+        {
+            await using var client = await EmptyAsync();
+            var retries = client.GetMetrics().Retries;
+            void Refused(object result)
+            {
+                Assert.Equal(ErrorCode.InvalidArgument, Assert.Code(result));
+                Assert.Contains("a text has a lone surrogate", ((IErrorResult)result).Message);
+            }
+            foreach (var bad in new[] { "\ud83d", "a\ud83d", "\udc00a", "\udc00\ud83d" })
+            {
+                Refused(await client.SetAsync(bad, "v"));
+                Refused(await client.SetAsync("k", bad));
+                Refused(await client.GetAsync(bad));
+                Refused(await client.GetBatchAsync(new[] { bad }));
+                Refused(await client.Topics.PublishAsync(bad, "v"));
+                Refused(await client.Topics.SubscribeAsync(bad));
+                Refused(await client.Leaderboard(bad).DeleteAsync());
+                Refused(await client.CreateCacheAsync(bad));
+                Assert.Throws<ArgumentException>(() => client.WithCache(bad));
+            }
+            var copying = Configurations.Laptop.V1().WithNearCache(10, 1000);
+            await using (var near = await Servers.ClientAsync(copying))
+            {
+                Refused(await near.GetAsync("\ud83d"));
+            }
+            Assert.Contains(
+                "not printable ASCII; give another name",
+                Assert.Throws<ArgumentException>(() => client.WithCache("Köln")).Message);
+            Assert.Is<DoneResult.Success>(await client.SetAsync("\ud83d\ude00", "v"));
+            Assert.Equal("v", Value(await client.GetAsync(Bytes(0xf0, 0x9f, 0x98, 0x80))));
+            var metrics = client.GetMetrics();
+            Assert.Equal((retries, 0, 0), (metrics.Retries, metrics.InFlight, metrics.Streams));
+        }
+
         [Test("arguments that are null or out of range throw")]
         private static async Task WrongArguments()
         {

@@ -1,4 +1,5 @@
 using System;
+using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
 using Gannet.Client.Protocol;
@@ -25,7 +26,16 @@ namespace Gannet.Client.Engine
             CancellationToken cancellationToken,
             int replies = 1)
         {
-            var sent = Engine.CallAsync(call, Wire.Frame(request), Scope, deadline, cancellationToken, replies);
+            byte[] frame;
+            try
+            {
+                frame = Wire.Frame(request);
+            }
+            catch (EncoderFallbackException)
+            {
+                return Task.FromResult(call.Fail(ErrorFactory.OfText(call.Name)));
+            }
+            var sent = Engine.CallAsync(call, frame, Scope, deadline, cancellationToken, replies);
             return Engine.Near == null ? sent : DropAfterAsync(Engine.Near, sent, call, request);
         }
 

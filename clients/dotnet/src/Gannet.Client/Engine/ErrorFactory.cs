@@ -129,6 +129,13 @@ namespace Gannet.Client.Engine
         public static CacheError OfClient(ErrorCode code, string method, string cause, string? remedy = null) =>
             Of(code, method, cause, remedy ?? RemedyOf(code));
 
+        /// <summary>Returns the error of a call whose request has a text that UTF-8 does not express.</summary>
+        public static CacheError OfText(string method) => OfClient(
+            ErrorCode.InvalidArgument,
+            method,
+            "a text has a lone surrogate, which UTF-8 does not express",
+            "correct the text, or pass bytes");
+
         private static CacheError Of(ErrorCode code, string what, string cause, string remedy) =>
             new CacheError(code, $"cannot execute {what}: {cause}; {remedy}", remedy, IsRetryable(code));
 

@@ -2,6 +2,7 @@ using System;
 using System.Collections.Generic;
 using System.Diagnostics;
 using System.Linq;
+using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
 using Gannet.Client.Protocol;
@@ -134,7 +135,16 @@ namespace Gannet.Client.Engine
         /// <summary>Returns the copy of a value, or asks the server by <paramref name="send"/>.</summary>
         public async Task<GetResult> GetAsync(Bytes key, Func<Task<GetResult>> send)
         {
-            var name = key.ToArray();
+            byte[] name;
+            try
+            {
+                name = key.ToArray();
+            }
+            catch (EncoderFallbackException)
+            {
+                // The call reports the text.
+                return await send().ConfigureAwait(false);
+            }
             Ticket? ticket = null;
             lock (mutex)
             {
