@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -301,6 +302,15 @@ func TestNameThatCannotBeSentIsAMistakeOfTheCaller(t *testing.T) {
 	equal(t, client.Metrics().Retries, uint64(0))
 	must(t, client.Set(ctx, "default", bad, []byte(bad)))
 	got[uint32](t)(client.RecordPut(ctx, "default", bad+"r", gannet.Bins{bad: gannet.BinBinary(bad)}))
+}
+
+// Each connection has memory of its own.
+func TestNumberOfConnectionsIsBounded(t *testing.T) {
+	for _, requests := range []int{100_001, math.MaxInt} {
+		_, err := gannet.NewClient(context.Background(), gannet.NoToken(shared.address()),
+			gannet.LaptopV1().WithRequestsInFlightMax(requests), time.Hour)
+		wantCode(t, err, gannet.CodeInvalidArgument)
+	}
 }
 
 func TestRecordsKeepTheTypesOfTheirBins(t *testing.T) {

@@ -150,12 +150,15 @@ func (c Configuration) RequestsQueuedMax() int { return c.requestsQueuedMax }
 // StreamsPerConnection returns the maximum number of requests at once on one connection.
 func (c Configuration) StreamsPerConnection() int { return c.streamsPerConnection }
 
+// connectionsMax is the maximum number of connections of one client. Each has memory of its own.
+const connectionsMax = 1000
+
 // ConnectionsMax returns the maximum number of connections: as many as RequestsInFlightMax needs.
 func (c Configuration) ConnectionsMax() int {
 	if c.streamsPerConnection < 1 {
 		return 0
 	}
-	return (c.requestsInFlightMax + c.streamsPerConnection - 1) / c.streamsPerConnection
+	return (c.requestsInFlightMax-1)/c.streamsPerConnection + 1
 }
 
 // EagerConnect returns true if NewClient opens all connections.
@@ -323,6 +326,11 @@ func (c Configuration) check() error {
 				fmt.Sprintf("%s is %d, below %d", each.name, each.value, each.least),
 				"begin with a preset such as gannet.Laptop(), and change it by its With methods", nil)
 		}
+	}
+	if connections := c.ConnectionsMax(); connections > connectionsMax {
+		return newError(CodeInvalidArgument, "cannot use configuration",
+			fmt.Sprintf("RequestsInFlightMax is %d, which needs %d connections", c.requestsInFlightMax, connections),
+			fmt.Sprintf("pass less: a client has at most %d connections", connectionsMax), nil)
 	}
 	if c.retryStrategy == nil {
 		return newError(CodeInvalidArgument, "cannot use configuration", "RetryStrategy is nil",

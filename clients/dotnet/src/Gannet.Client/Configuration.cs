@@ -11,6 +11,9 @@ namespace Gannet.Client
     public sealed class Configuration
     {
         // The longest timer of .NET.
+        // Each connection has memory of its own.
+        private const int ConnectionsOfClientMax = 1000;
+
         private static readonly TimeSpan TimerMax = TimeSpan.FromMilliseconds(int.MaxValue);
 
         /// <summary>
@@ -269,6 +272,11 @@ namespace Gannet.Client
             RequireAtLeast(nameof(RequestsQueuedMax), RequestsQueuedMax, 0);
             RequireAtLeast(nameof(StreamsPerConnection), StreamsPerConnection, 1);
             RequireAtLeast(nameof(MessageBytesMax), MessageBytesMax, 1);
+            Require(
+                ConnectionsMax <= ConnectionsOfClientMax,
+                nameof(RequestsInFlightMax),
+                RequestsInFlightMax,
+                $"give less: it needs {ConnectionsMax} connections, and a client has at most {ConnectionsOfClientMax}");
             RequirePositive(nameof(Deadline), Deadline);
             RequirePositive(nameof(KeepaliveTimeout), KeepaliveTimeout);
             RequirePositive(nameof(ConnectTimeout), ConnectTimeout);

@@ -147,6 +147,7 @@ namespace Gannet.Client.Tests
                     -TimeSpan.FromSeconds(1)),
                 () => preset.WithDeadline(TimeSpan.MaxValue), () => preset.WithRequestsQueuedMax(-1),
                 () => preset.WithStreamsPerConnection(0), () => preset.WithHedging(-TimeSpan.FromSeconds(1)),
+                () => preset.WithRequestsInFlightMax(100_001), () => preset.WithRequestsInFlightMax(int.MaxValue),
                 () => preset.WithConnectTimeout(zero), () => preset.WithMessageBytesMax(0),
                 () => preset.WithKeepalive(zero, zero), () => preset.WithReconnectDelay(
                     TimeSpan.FromSeconds(2), TimeSpan.FromSeconds(1)),

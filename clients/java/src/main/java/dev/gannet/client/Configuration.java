@@ -21,6 +21,9 @@ import java.util.function.Supplier;
  * The comments of {@code clients/presets.toml} explain the values of the presets.
  */
 public final class Configuration {
+    /** Maximum number of connections of one client. Each has memory of its own. */
+    private static final int CONNECTIONS_MAX = 1000;
+
     private Duration deadline;
     private int requestsInFlightMax;
     private int requestsQueuedMax;
@@ -337,6 +340,12 @@ public final class Configuration {
         atLeast("requestsInFlightMax", requestsInFlightMax, 1);
         atLeast("requestsQueuedMax", requestsQueuedMax, 0);
         atLeast("streamsPerConnection", streamsPerConnection, 1);
+        long connections = ((long) requestsInFlightMax + streamsPerConnection - 1) / streamsPerConnection;
+        if (connections > CONNECTIONS_MAX) {
+            throw new CacheError(ErrorCode.INVALID_ARGUMENT, "cannot use configuration",
+                    "requestsInFlightMax is " + requestsInFlightMax + ", which needs " + connections + " connections",
+                    "pass less: a client has at most " + CONNECTIONS_MAX + " connections", null).toException();
+        }
         atLeast("messageBytesMax", messageBytesMax, 1);
         atLeast("keepaliveTime in ns", keepaliveTime.toNanos(), 0);
         atLeast("keepaliveTimeout in ns", keepaliveTimeout.toNanos(), 0);

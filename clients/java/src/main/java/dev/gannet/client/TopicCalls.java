@@ -2,6 +2,7 @@ package dev.gannet.client;
 
 import dev.gannet.v1.PublishRequest;
 import dev.gannet.v1.TopicValue;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 
 /** The calls on topics. */
@@ -30,7 +31,7 @@ abstract class TopicCalls<T> extends SortedSetCalls<T> {
      * deadline.
      */
     public TopicSubscription topicSubscribe(String cache, String topic) {
-        return new TopicSubscription(engine, cache, topic, 0, 0);
+        return topicSubscribe(cache, topic, 0, 0);
     }
 
     /**
@@ -38,8 +39,15 @@ abstract class TopicCalls<T> extends SortedSetCalls<T> {
      *
      * @param sequence the number of the first message, which is one more than that of the last one seen
      * @param page the page of that number
+     * @throws IllegalArgumentException if a number is negative
      */
     public TopicSubscription topicSubscribe(String cache, String topic, long sequence, long page) {
+        Objects.requireNonNull(cache, "cache");
+        Objects.requireNonNull(topic, "topic");
+        if (sequence < 0 || page < 0) {
+            throw new IllegalArgumentException("cannot subscribe: sequence " + sequence + " or page " + page
+                    + " is negative; pass those of a TopicEvent.Item");
+        }
         return new TopicSubscription(engine, cache, topic, sequence, page);
     }
 }

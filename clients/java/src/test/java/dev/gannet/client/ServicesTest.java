@@ -244,6 +244,17 @@ class ServicesTest {
     }
 
     @Test
+    void wrongArgumentsOfASubscriptionTakeNoPlace() {
+        assertThrows(NullPointerException.class, () -> client.topicSubscribe(CACHE, null));
+        assertThrows(NullPointerException.class, () -> client.topicSubscribe(null, "t"));
+        assertThrows(IllegalArgumentException.class, () -> client.topicSubscribe(CACHE, "t", -1, 0));
+        assertThrows(IllegalArgumentException.class, () -> client.topicSubscribe(CACHE, "t", 1, -1));
+        CacheException refused = assertThrows(CacheException.class, () -> Servers.client(
+                Servers.shared(), Configurations.Laptop.v1().withRequestsInFlightMax(100_001)));
+        assertTrue(refused.getMessage().contains("which needs 1001 connections"), refused.getMessage());
+    }
+
+    @Test
     void negativeCountsAreNotZero() {
         assertThrows(IllegalArgumentException.class, () -> client.setSample(CACHE, "services set", -1));
         assertThrows(IllegalArgumentException.class, () -> client.setPop(CACHE, "services set", -1));
