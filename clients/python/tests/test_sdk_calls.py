@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT, code
 
 from gannet import (
+    CacheClient,
     CollectionTtl,
     DictionaryFieldsHit,
     DictionaryHit,
@@ -239,3 +240,70 @@ def test_wrong_python_types_are_errors_of_the_program(both):
         both.get(7)
     with pytest.raises(TypeError, match="pass a list"):
         both.keys_exist("abc")
+
+
+def test_texts_that_utf_8_does_not_express_are_refused_with_a_remedy(both):
+    before = both.metrics()
+    for bad in ("\ud83d", "a\ud83d", "\udc00a"):
+        for call in (
+            lambda: both.get(bad),
+            lambda: both.set("k", bad),
+            lambda: both.publish(bad, "v"),
+            lambda: both.publish("t", bad),
+            lambda: both.subscribe(bad),
+            lambda: both.create_cache(bad),
+            lambda: both.leaderboard_length(bad),
+            lambda: both.record_get("r", filter=bad),
+            lambda: both.record_put("r", {"a": bad}),
+            lambda: both.record_scan(bad),
+        ):
+            with pytest.raises(ValueError, match=r"^cannot encode text .*: it has a lone surrogate.*; correct"):
+                call()
+    assert both.set("\U0001f600", "v") == Success() and both.get(b"\xf0\x9f\x98\x80") == GetHit(b"v")
+    for cache in ("K\u00f6ln", "\ud83d", "a\n"):
+        other = both.with_cache(cache)
+        for result in (other.get("k"), other.get_batch(["k"]), other.subscribe("t")):
+            assert code(result) is ErrorCode.INVALID_ARGUMENT
+            assert result.message.endswith("the name of the cache is not printable ASCII; correct the name")
+    with pytest.raises(TypeError, match="give str"):
+        both.with_cache(None)
+    after = both.metrics()
+    assert (after.retries, after.subscriptions, after.in_flight) == (before.retries, before.subscriptions, 0)
+
+
+def test_numbers_that_do_not_fit_their_fields_are_refused_with_a_range(both):
+    for call in (
+        lambda: both.increment("i", 1 << 63),
+        lambda: both.dictionary_increment("d", "f", -(1 << 63) - 1),
+        lambda: both.lease_set("k", 1 << 64, "v"),
+        lambda: both.lease_set("k", -1, "v"),
+        lambda: both.list_push_back("l", "v", length_max=-1),
+        lambda: both.list_concatenate_front("l", ["v"], length_max=1 << 32),
+        lambda: both.list_fetch("l", 1 << 31),
+        lambda: both.sorted_set_fetch_by_index("z", 0, 1 << 31),
+        lambda: both.sorted_set_fetch_by_score("z", offset=-1),
+        lambda: both.set_pop("s", -1),
+        lambda: both.leaderboard_remove("l", [-1]),
+        lambda: both.record_scan("s", count_max=1 << 32),
+        lambda: both.record_delete("r", if_revision=-1),
+    ):
+        with pytest.raises(ValueError, match=r"^cannot use \w+ -?\d+: it is out of range; give -?\d+ to \d+$"):
+            call()
+    for position in ({"sequence": 1 << 64}, {"sequence": -1}, {"sequence": 1, "page": 1 << 64}):
+        with pytest.raises(ValueError, match="is out of range; pass those of a TopicItem, or 0"):
+            both.subscribe("t", **position)
+    for topic in (None, 5):
+        with pytest.raises(TypeError, match="give str"):
+            both.subscribe(topic)
+    assert both.metrics().subscriptions == 0
+
+
+def test_the_longest_deadline_is_not_one_that_has_passed(both):
+    assert both.with_deadline(timedelta.max).set("k", "v") == Success()
+    assert both.with_deadline(timedelta.max).get("k") == GetHit(b"v")
+
+
+def test_a_closed_client_does_not_connect(server):
+    client = CacheClient(server.grpc_address)
+    client.close()
+    assert client.connect(timedelta(seconds=1)) is False

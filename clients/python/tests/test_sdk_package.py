@@ -118,6 +118,12 @@ def test_a_configuration_is_changed_by_copies():
         preset.with_requests_in_flight_max(0)
     with pytest.raises(ValueError, match="give a positive one"):
         preset.with_deadline(timedelta(0))
+    for requests in (100_001, 10**12):
+        with pytest.raises(ValueError, match="a client has at most 1000"):
+            preset.with_requests_in_flight_max(requests)
+    for delay in (timedelta(seconds=-1), timedelta.max):
+        with pytest.raises(ValueError, match="give a time from zero to 24 days"):
+            preset.with_hedging(delay)
 
 
 def environment():
@@ -127,6 +133,52 @@ def environment():
 def test_types_are_complete(tmp_path):
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path)]
     ran = subprocess.run(command, cwd=PYTHON, env=environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+CONSUMER = """
+from datetime import timedelta
+from typing import Union
+
+from gannet import CacheClient, CacheClientAsync, ItemPermission, Role, TopicPermission
+
+client = CacheClient("127.0.0.1:7000")
+texts: dict[str, str] = {"a": "b"}
+binary: dict[bytes, bytes] = {b"a": b"b"}
+mixed: dict[Union[str, bytes], Union[str, bytes]] = {"a": b"b"}
+floats: dict[str, float] = {"a": 1.5}
+integers: dict[bytes, int] = {b"a": 1}
+keys: list[str] = ["a"]
+lists: dict[str, list[int]] = {"a": [1]}
+ranked: dict[int, float] = {1: 1.5}
+client.set_batch(texts), client.set_batch(binary), client.set_batch(mixed), client.set_batch(list(texts.items()))
+client.dictionary_set_fields("d", texts), client.dictionary_set_fields("d", binary)
+client.sorted_set_put_elements("z", floats), client.sorted_set_put_elements("z", integers)
+client.sorted_set_put_elements("z", list(floats.items()))
+client.get_batch(keys), client.record_put("r", {"a": 1}), client.record_put("r", lists)
+client.leaderboard_upsert("l", ranked)
+permissions = [ItemPermission(Role.READ_ONLY), TopicPermission(Role.READ_ONLY)]
+client.generate_disposable_token(permissions, timedelta(seconds=5))
+
+
+async def main() -> None:
+    async with CacheClientAsync("127.0.0.1:7000") as tasks:
+        await tasks.set_batch(texts)
+        await tasks.dictionary_set_fields("d", binary)
+        await tasks.sorted_set_put_elements("z", floats)
+"""
+
+
+def test_programs_of_users_pass_the_type_checker(tmp_path):
+    text = (PYTHON / "README.md").read_text()
+    programs = [CONSUMER, *re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
+    for at, program in enumerate(programs):
+        (tmp_path / f"program_{at}.py").write_text(program)
+    files = [str(tmp_path / f"program_{at}.py") for at in range(len(programs))]
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "--config-file="]
+    variables = {**environment(), "MYPYPATH": str(PYTHON / "src")}
+    silent = ["--follow-imports=silent", "--no-error-summary"]
+    ran = subprocess.run([*command, *silent, *files], cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

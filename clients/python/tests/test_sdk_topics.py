@@ -93,7 +93,7 @@ def test_a_subscription_continues_at_a_given_place(both, topic):
     elsewhere = both.subscribe(topic, sequence=9, page=second.page - 1)
     assert skip_heartbeats(elsewhere) == TopicDiscontinuity(8, 1, second.page)
     assert values(elsewhere, 5) == ["0", "1", "2", "3", "4"]
-    with pytest.raises(ValueError, match="is negative; pass those of a TopicItem"):
+    with pytest.raises(ValueError, match="is out of range; pass those of a TopicItem"):
         both.subscribe(topic, sequence=-1)
     for each in (first, later, elsewhere):
         each.close()

@@ -16,7 +16,7 @@ import grpc
 
 from gannet._calls import DELETE_CACHE, FLUSH_CACHE, Call, callables
 from gannet._copies import SILENCE_S_MAX, Copies, changed_keys
-from gannet._target import Target
+from gannet._target import Target, is_cache_name
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
 from gannet.errors import CacheError, ErrorCode, error_of_client, error_of_status
@@ -74,6 +74,12 @@ class NotSent(Exception):
     @staticmethod
     def cancelled() -> NotSent:
         return NotSent(ErrorCode.CANCELLED, "the caller cancelled it", "repeat the call if its result is still needed")
+
+    @staticmethod
+    def bad_cache() -> NotSent:
+        return NotSent(
+            ErrorCode.INVALID_ARGUMENT, "the name of the cache is not printable ASCII", "correct the name"
+        )
 
     @staticmethod
     def closed() -> NotSent:
@@ -136,7 +142,7 @@ class Engine:
 
     def copies_of(self, cache: str) -> Optional[Copies]:
         """Returns the copies of the values of a cache, or None if none are kept."""
-        if self._near_cache is None:
+        if self._near_cache is None or not is_cache_name(cache):
             return None
         with self._copies_lock:
             found = self._copies.get(cache)

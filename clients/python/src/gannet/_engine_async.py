@@ -19,7 +19,7 @@ from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace
 from gannet._requests import BadReply
 from gannet._streams import OpenStreams, StreamPool, stream_options
 from gannet._streams_async import AsyncStream
-from gannet._target import Options, Target, channel_options
+from gannet._target import Options, Target, channel_options, is_cache_name
 from gannet.configuration import Configuration
 from gannet.errors import CacheError
 from gannet.metrics import Metrics
@@ -151,8 +151,9 @@ class AsyncEngine(Engine):
         return grpc.aio.secure_channel(self.target.address, self._credentials, options)
 
     def metadata(self, cache: str) -> Any:
-        """Returns the metadata of the calls on a cache."""
-        return grpc.aio.Metadata(*self.target.metadata(cache))
+        """Returns the metadata of the calls on a cache, or None if no request can name it."""
+        metadata = self.target.metadata(cache)
+        return grpc.aio.Metadata(*metadata) if is_cache_name(cache) else None
 
     def _open_channels(self) -> None:
         if self._limiter.closed:
@@ -297,6 +298,8 @@ class AsyncEngine(Engine):
         deadline = started + scope.deadline_s
         state: Optional[RetryState] = None
         limiter = self._limiter
+        if scope.metadata is None:
+            return NotSent.bad_cache().error(call.method)
         if not self._connections:
             self._open_channels()
         while True:
@@ -382,6 +385,8 @@ class AsyncEngine(Engine):
     async def open(self, stream: T) -> Union[T, CacheError]:
         """Opens a stream within the deadline of its scope, with retries, and returns it, or the error."""
         call, scope = stream.call, stream.scope
+        if scope.metadata is None:
+            return NotSent.bad_cache().error(call.method)
         if self._observed:
             self._before(call, stream.reader.request(), scope)
         trace = Trace()

@@ -19,7 +19,7 @@ from gannet._proto import cache_pb2 as m
 from gannet._requests import BadReply
 from gannet._streams import OpenStreams, StreamPool, stream_options
 from gannet._streams_sync import SyncStream
-from gannet._target import Options, Target, channel_options
+from gannet._target import Options, Target, channel_options, is_cache_name
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
 from gannet.errors import CacheError
@@ -210,8 +210,9 @@ class SyncEngine(Engine):
         return grpc.secure_channel(self.target.address, self._credentials, options)
 
     def metadata(self, cache: str) -> Any:
-        """Returns the metadata of the calls on a cache."""
-        return self.target.metadata(cache)
+        """Returns the metadata of the calls on a cache, or None if no request can name it."""
+        metadata = self.target.metadata(cache)
+        return metadata if is_cache_name(cache) else None
 
     def connect(self, timeout_s: float, wait_for_ready: bool = True) -> bool:
         """Opens all connections, and returns whether they are open after at most `timeout_s`.
@@ -221,10 +222,16 @@ class SyncEngine(Engine):
         # A call that needs no item. The readiness of a channel would be polled by a thread that outlasts this function.
         request = m.KeysExistRequest()
         metadata = self.target.metadata("")
-        futures = [
-            connection.methods[KEYS_EXIST.index].future(request, timeout_s, metadata, wait_for_ready=wait_for_ready)
-            for connection in self._connections
-        ]
+        try:
+            futures = [
+                connection.methods[KEYS_EXIST.index].future(request, timeout_s, metadata, wait_for_ready=wait_for_ready)
+                for connection in self._connections
+            ]
+        except ValueError:
+            # grpcio raises it for a call on a channel that is closed.
+            if self._closed:
+                return False
+            raise
         absent = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
         return all([future.code() not in absent for future in futures])
 
@@ -347,6 +354,8 @@ class SyncEngine(Engine):
         deadline = started + scope.deadline_s
         state: Optional[RetryState] = None
         limiter = self._limiter
+        if scope.metadata is None:
+            return NotSent.bad_cache().error(call.method)
         while True:
             if scope.cancellation is not None and scope.cancellation.cancelled:
                 return NotSent.cancelled().error(call.method)
@@ -438,6 +447,8 @@ class SyncEngine(Engine):
     def open(self, stream: T) -> Union[T, CacheError]:
         """Opens a stream within the deadline of its scope, with retries, and returns it, or the error."""
         call, scope = stream.call, stream.scope
+        if scope.metadata is None:
+            return NotSent.bad_cache().error(call.method)
         if self._observed:
             self._before(call, stream.reader.request(), scope)
         trace = Trace()

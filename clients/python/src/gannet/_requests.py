@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Iterable, List, Optional, Union
+from typing import Iterable, List, Mapping, Optional, Tuple, TypeVar, Union, cast
 
 from gannet._proto import cache_pb2 as m
 from gannet._proto import leaderboards_pb2
 
 Bytes = Union[str, bytes]
 
+V = TypeVar("V")
+# The key type of a mapping is invariant: dict[str, V] is no Mapping[Union[str, bytes], V].
+Pairs = Union[Mapping[str, V], Mapping[bytes, V], Mapping[Bytes, V], Iterable[Tuple[Bytes, V]]]
+
 _MS = timedelta(milliseconds=1)
+_DEADLINE_MAX = timedelta(days=3650)
 
 
 class BadReply(Exception):
@@ -34,14 +39,77 @@ REFRESH = CollectionTtl()
 
 
 def encoded(data: Bytes) -> bytes:
-    """Returns the bytes of a key, value, field or element. Raises TypeError unless it is str or bytes."""
+    """Returns the bytes of a key, value, field or element.
+
+    Raises TypeError unless it is str or bytes, and ValueError for a str that UTF-8 does not express.
+    """
     if type(data) is bytes:
         return data
     if isinstance(data, str):
-        return data.encode()
+        try:
+            return data.encode()
+        except UnicodeEncodeError:
+            raise bad_text(data, "pass bytes") from None
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     raise TypeError(f"cannot encode {type(data).__name__}: it is neither str nor bytes; convert it first")
+
+
+def bad_text(text: str, alternative: str) -> ValueError:
+    """Returns the error of a text that UTF-8 does not express."""
+    return ValueError(
+        f"cannot encode text {text!a}: it has a lone surrogate, which UTF-8 does not express; "
+        f"correct the text, or {alternative}"
+    )
+
+
+def text(name: str) -> str:
+    """Returns a name or filter. Raises TypeError unless it is str, and ValueError if UTF-8 does not express it."""
+    if not isinstance(name, str):
+        raise TypeError(f"cannot use name {name!r}: it is {type(name).__name__}; give str")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise bad_text(name, "use another name") from None
+    return name
+
+
+def whole(name: str, value: int, least: int, greatest: int) -> int:
+    """Returns a whole number. Raises ValueError if it is out of its range."""
+    if least <= value <= greatest:
+        return value
+    raise ValueError(f"cannot use {name} {value}: it is out of range; give {least} to {greatest}")
+
+
+def signed_32(name: str, value: int) -> int:
+    """Returns a whole number of 32 bits with a sign."""
+    return whole(name, value, -(1 << 31), (1 << 31) - 1)
+
+
+def signed_64(name: str, value: int) -> int:
+    """Returns a whole number of 64 bits with a sign."""
+    return whole(name, value, -(1 << 63), (1 << 63) - 1)
+
+
+def unsigned_32(name: str, value: int) -> int:
+    """Returns a whole number of 32 bits."""
+    return whole(name, value, 0, (1 << 32) - 1)
+
+
+def unsigned_64(name: str, value: int) -> int:
+    """Returns a whole number of 64 bits."""
+    return whole(name, value, 0, (1 << 64) - 1)
+
+
+def ids_of(ids: Iterable[int]) -> List[int]:
+    """Returns the ids of elements of a leaderboard. Raises ValueError for one beyond 32 bits."""
+    return [unsigned_32("id", id) for id in ids]
+
+
+def pairs_of(pairs: Pairs[V]) -> Iterable[Tuple[Bytes, V]]:
+    """Returns the pairs of a mapping or of an iterable."""
+    return cast("Iterable[Tuple[Bytes, V]]", pairs.items() if isinstance(pairs, Mapping) else pairs)
 
 
 def encoded_all(data: Iterable[Bytes]) -> List[bytes]:
@@ -49,6 +117,11 @@ def encoded_all(data: Iterable[Bytes]) -> List[bytes]:
     if isinstance(data, (str, bytes)):
         raise TypeError("cannot encode elements: a single str or bytes was passed; pass a list")
     return [encoded(each) for each in data]
+
+
+def deadline_s(deadline: timedelta) -> float:
+    """Returns a deadline in seconds. One above 10 years is 10 years: grpcio takes a greater one for one that passed."""
+    return min(deadline, _DEADLINE_MAX).total_seconds()
 
 
 def milliseconds(ttl: timedelta) -> int:
@@ -86,11 +159,11 @@ def list_range(
     if first is None:
         request.unbounded_start.SetInParent()
     else:
-        request.first = first
+        request.first = signed_32("first", first)
     if end is None:
         request.unbounded_end.SetInParent()
     else:
-        request.end = end
+        request.end = signed_32("end", end)
 
 
 def by_index(first: Optional[int], end: Optional[int]) -> m.SortedSetFetchRequest.ByIndex:
@@ -99,11 +172,11 @@ def by_index(first: Optional[int], end: Optional[int]) -> m.SortedSetFetchReques
     if first is None:
         by.unbounded_start.SetInParent()
     else:
-        by.first = first
+        by.first = signed_32("first", first)
     if end is None:
         by.unbounded_end.SetInParent()
     else:
-        by.end = end
+        by.end = signed_32("end", end)
     return by
 
 
@@ -116,7 +189,9 @@ def by_score(
     count: Optional[int],
 ) -> m.SortedSetFetchRequest.ByScore:
     """Returns a range of scores; None stands for no bound, and for all elements."""
-    by = m.SortedSetFetchRequest.ByScore(offset=offset, count=-1 if count is None else count)
+    by = m.SortedSetFetchRequest.ByScore(
+        offset=unsigned_32("offset", offset), count=-1 if count is None else signed_32("count", count)
+    )
     if least is None:
         by.unbounded_least.SetInParent()
     else:

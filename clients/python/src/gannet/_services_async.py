@@ -52,7 +52,7 @@ class ServiceCallsAsync:
         A failed call is not repeated, because the subscribers may have received the message. A topic without
         subscribers drops its messages.
         """
-        return await self._call(c.PUBLISH, topics_pb2.PublishRequest(topic=topic, value=value_of(value)))
+        return await self._call(c.PUBLISH, topics_pb2.PublishRequest(topic=q.text(topic), value=value_of(value)))
 
     async def subscribe(self, topic: str, *, sequence: int = 0, page: int = 0) -> Union[SubscriptionAsync, CacheError]:
         """Subscribes to a topic, and returns the subscription when the server has confirmed it.
@@ -89,7 +89,7 @@ class ServiceCallsAsync:
         NotStored if the lease has ended, or the item was deleted.
         """
         request = records_pb2.LeaseSetRequest(
-            key=q.encoded(key), token=token, value=q.encoded(value), ttl_ms=self._ttl_ms(ttl)
+            key=q.encoded(key), token=q.unsigned_64("token", token), value=q.encoded(value), ttl_ms=self._ttl_ms(ttl)
         )
         return await self._call(c.LEASE_SET, request)
 
@@ -144,7 +144,7 @@ class ServiceCallsAsync:
 
     async def record_get(self, key: Bytes, bins: Optional[Iterable[str]] = None, *, filter: str = "") -> r.RecordResult:
         """Returns a record with all bins, or those named. Miss if there is no record, or the filter is false."""
-        request = records_pb2.RecordGetRequest(key=q.encoded(key), filter=filter, bins=records.names_of(bins))
+        request = records_pb2.RecordGetRequest(key=q.encoded(key), filter=q.text(filter), bins=records.names_of(bins))
         found = await self._call(c.RECORD_GET, request)
         if isinstance(found, r.RecordHit):
             # The reply does not repeat the key.
@@ -178,7 +178,9 @@ class ServiceCallsAsync:
     ) -> r.FoundResult:
         """Deletes a record. Miss if there is none; the error ABORTED if its revision is not as required."""
         request = records_pb2.RecordDeleteRequest(
-            key=q.encoded(key), if_revision=if_revision, if_revision_above=if_revision_above
+            key=q.encoded(key),
+            if_revision=records.revision_of(if_revision),
+            if_revision_above=records.revision_of(if_revision_above),
         )
         return await self._call(c.RECORD_DELETE, request)
 
@@ -193,7 +195,11 @@ class ServiceCallsAsync:
     ) -> r.RecordPageResult:
         """Returns a page of the records of a set: at most about `count_max` (4,096), from `cursor` on."""
         request = records_pb2.RecordScanRequest(
-            set=set, cursor=cursor or "", count_max=count_max, filter=filter, bins=records.names_of(bins)
+            set=q.text(set),
+            cursor=q.text(cursor or ""),
+            count_max=q.unsigned_32("count_max", count_max),
+            filter=q.text(filter),
+            bins=records.names_of(bins),
         )
         return await self._call(c.RECORD_SCAN, request)
 
@@ -216,7 +222,8 @@ class ServiceCallsAsync:
         either one value or a range.
         """
         request = records.query_of(set, bin, equal, least, greatest)
-        request.cursor, request.count_max, request.filter = cursor or "", count_max, filter
+        request.cursor, request.filter = q.text(cursor or ""), q.text(filter)
+        request.count_max = q.unsigned_32("count_max", count_max)
         request.bins.extend(records.names_of(bins))
         return await self._call(c.RECORD_QUERY, request)
 
@@ -227,29 +234,35 @@ class ServiceCallsAsync:
     ) -> r.DoneResult:
         """Adds elements, which are ids of 32 bits with scores, or sets the scores of present ones. At most 8,192."""
         pairs = elements.items() if isinstance(elements, Mapping) else elements
-        scored = [leaderboards_pb2.LeaderboardElement(id=id, score=score) for id, score in pairs]
-        request = leaderboards_pb2.UpsertElementsRequest(leaderboard=leaderboard, elements=scored)
+        scored = [leaderboards_pb2.LeaderboardElement(id=q.unsigned_32("id", id), score=score) for id, score in pairs]
+        request = leaderboards_pb2.UpsertElementsRequest(leaderboard=q.text(leaderboard), elements=scored)
         return await self._call(c.LEADERBOARD_UPSERT, request)
 
     async def leaderboard_remove(self, leaderboard: str, ids: Iterable[int]) -> r.DoneResult:
         """Removes elements. An element that does not exist is no error."""
-        request = leaderboards_pb2.LeaderboardIdsRequest(leaderboard=leaderboard, ids=ids)
+        request = leaderboards_pb2.LeaderboardIdsRequest(leaderboard=q.text(leaderboard), ids=q.ids_of(ids))
         return await self._call(c.LEADERBOARD_REMOVE, request)
 
     async def leaderboard_delete(self, leaderboard: str) -> r.DoneResult:
         """Deletes a leaderboard. One that does not exist is no error."""
-        return await self._call(c.LEADERBOARD_DELETE, leaderboards_pb2.LeaderboardRequest(leaderboard=leaderboard))
+        request = leaderboards_pb2.LeaderboardRequest(leaderboard=q.text(leaderboard))
+        return await self._call(c.LEADERBOARD_DELETE, request)
 
     async def leaderboard_length(self, leaderboard: str) -> r.LengthAfterResult:
         """Returns the number of elements."""
-        return await self._call(c.LEADERBOARD_LENGTH, leaderboards_pb2.LeaderboardRequest(leaderboard=leaderboard))
+        request = leaderboards_pb2.LeaderboardRequest(leaderboard=q.text(leaderboard))
+        return await self._call(c.LEADERBOARD_LENGTH, request)
 
     async def leaderboard_get_by_rank(
         self, leaderboard: str, first: int, end: int, *, descending: bool = False
     ) -> r.RankedElementsResult:
         """Returns the elements from rank `first` to before `end`, at most 8,192."""
-        ranks = leaderboards_pb2.GetByRankRequest.Ranks(first=first, end=end)
-        request = leaderboards_pb2.GetByRankRequest(leaderboard=leaderboard, ranks=ranks, order=q.order(descending))
+        ranks = leaderboards_pb2.GetByRankRequest.Ranks(
+            first=q.unsigned_32("first", first), end=q.unsigned_32("end", end)
+        )
+        request = leaderboards_pb2.GetByRankRequest(
+            leaderboard=q.text(leaderboard), ranks=ranks, order=q.order(descending)
+        )
         return await self._call(c.LEADERBOARD_GET_BY_RANK, request)
 
     async def leaderboard_get_by_score(
@@ -264,10 +277,10 @@ class ServiceCallsAsync:
     ) -> r.RankedElementsResult:
         """Returns the elements with scores from `least` to below `end`: at most `count_max`, after `offset` of them."""
         request = leaderboards_pb2.GetByScoreRequest(
-            leaderboard=leaderboard,
+            leaderboard=q.text(leaderboard),
             scores=q.leaderboard_scores(least, end),
-            offset=offset,
-            count_max=count_max,
+            offset=q.unsigned_32("offset", offset),
+            count_max=q.unsigned_32("count_max", count_max),
             order=q.order(descending),
         )
         return await self._call(c.LEADERBOARD_GET_BY_SCORE, request)
@@ -276,7 +289,9 @@ class ServiceCallsAsync:
         self, leaderboard: str, ids: Iterable[int], *, descending: bool = False
     ) -> r.RankedElementsResult:
         """Returns the ranks of elements in the order of `ids`, without those that do not exist."""
-        request = leaderboards_pb2.LeaderboardIdsRequest(leaderboard=leaderboard, ids=ids, order=q.order(descending))
+        request = leaderboards_pb2.LeaderboardIdsRequest(
+            leaderboard=q.text(leaderboard), ids=q.ids_of(ids), order=q.order(descending)
+        )
         return await self._call(c.LEADERBOARD_GET_RANK, request)
 
     async def leaderboard_get_competition_rank(
@@ -284,7 +299,7 @@ class ServiceCallsAsync:
     ) -> r.RankedElementsResult:
         """Returns the competition ranks of elements: those with the same score share the rank of the first of them."""
         request = leaderboards_pb2.CompetitionRankRequest(
-            leaderboard=leaderboard, ids=ids, order=q.order(descending)
+            leaderboard=q.text(leaderboard), ids=q.ids_of(ids), order=q.order(descending)
         )
         return await self._call(c.LEADERBOARD_GET_COMPETITION_RANK, request)
 

@@ -42,7 +42,9 @@ class Target:
         return Target(address, tls, ca_file, credentials.token)
 
     def metadata(self, cache: str) -> Tuple[Tuple[str, str], ...]:
-        """Returns the metadata of a call on this cache."""
+        """Returns the metadata of a call on this cache. Raises TypeError unless its name is str."""
+        if not isinstance(cache, str):
+            raise TypeError(f"cannot use cache {cache!r}: it is {type(cache).__name__}; give str")
         pairs = [("cache", cache)] if cache else []
         if self.token is not None:
             pairs.append(("authorization", self.token))
@@ -52,6 +54,11 @@ class Target:
         """Returns the credentials of a TLS channel. Raises OSError if the CA file cannot be read."""
         roots = None if self.ca_file is None else Path(self.ca_file).read_bytes()
         return grpc.ssl_channel_credentials(root_certificates=roots)
+
+
+def is_cache_name(cache: str) -> bool:
+    """Returns whether a header of HTTP/2 may have this name as its value."""
+    return cache.isascii() and cache.isprintable()
 
 
 def _is_local(host: str) -> bool:

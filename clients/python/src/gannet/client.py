@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Iterable, List, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Iterable, List, Optional, Type, Union
 
 from gannet import _calls as c
 from gannet import _requests as q
@@ -66,7 +66,7 @@ class CacheClient(ServiceCalls):
         target = Target.of(address, tls, ca_file, credentials or CredentialProvider.none())
         self._default_ttl_ms = q.milliseconds(default_ttl)
         self._engine = SyncEngine(target, configuration)
-        deadline_s = configuration.deadline.total_seconds()
+        deadline_s = q.deadline_s(configuration.deadline)
         copies = self._engine.copies_of(cache)
         self._scope = Scope(cache, self._engine.metadata(cache), deadline_s, copies=copies)
         self._caches_scope = Scope("", self._engine.metadata(""), deadline_s)
@@ -99,7 +99,7 @@ class CacheClient(ServiceCalls):
 
     def with_deadline(self, deadline: timedelta) -> CacheClient:
         """Returns an object whose calls have another deadline, on the same connections and within the same limits."""
-        return self._with_scope(deadline_s=deadline.total_seconds())
+        return self._with_scope(deadline_s=q.deadline_s(deadline))
 
     # sync only
     def with_cancellation(self, cancellation: Cancellation) -> CacheClient:
@@ -109,7 +109,7 @@ class CacheClient(ServiceCalls):
     # end
     def connect(self, timeout: timedelta) -> bool:
         """Opens all connections, and returns whether they are open after at most `timeout`."""
-        return self._engine.connect(timeout.total_seconds())
+        return self._engine.connect(q.deadline_s(timeout))
 
     def close(self) -> None:
         """Ends all calls with the error CANCELLED, and closes the connections."""
@@ -136,11 +136,11 @@ class CacheClient(ServiceCalls):
         return self._call(c.GET_BATCH, m.GetBatchRequest(items=items))
 
     def set_batch(
-        self, items: Union[Mapping[Bytes, Bytes], Iterable[Tuple[Bytes, Bytes]]], ttl: Optional[timedelta] = None
+        self, items: q.Pairs[Bytes], ttl: Optional[timedelta] = None
     ) -> r.DoneResult:
         """Stores several values in one request. Its place in flight is one."""
         ttl_ms = self._ttl_ms(ttl)
-        pairs = items.items() if isinstance(items, Mapping) else items
+        pairs = q.pairs_of(items)
         requests = [m.SetRequest(key=q.encoded(key), value=q.encoded(value), ttl_ms=ttl_ms) for key, value in pairs]
         return self._call(c.SET_BATCH, m.SetBatchRequest(items=requests))
 
@@ -154,9 +154,10 @@ class CacheClient(ServiceCalls):
 
     def increment(self, key: Bytes, amount: int = 1, ttl: Optional[timedelta] = None) -> r.IncrementResult:
         """Adds to a decimal number, and returns the sum. A key that does not exist counts as 0."""
-        return self._call(
-            c.INCREMENT, m.IncrementRequest(key=q.encoded(key), amount=amount, ttl_ms=self._ttl_ms(ttl))
+        request = m.IncrementRequest(
+            key=q.encoded(key), amount=q.signed_64("amount", amount), ttl_ms=self._ttl_ms(ttl)
         )
+        return self._call(c.INCREMENT, request)
 
     def get_ttl(self, key: Bytes) -> r.TtlResult:
         """Returns the time to live of an item."""
@@ -287,11 +288,11 @@ class CacheClient(ServiceCalls):
     def dictionary_set_fields(
         self,
         key: Bytes,
-        fields: Union[Mapping[Bytes, Bytes], Iterable[Tuple[Bytes, Bytes]]],
+        fields: q.Pairs[Bytes],
         ttl: CollectionTtl = q.REFRESH,
     ) -> r.DoneResult:
         """Sets several fields."""
-        pairs = fields.items() if isinstance(fields, Mapping) else fields
+        pairs = q.pairs_of(fields)
         items = [m.FieldValue(field=q.encoded(field), value=q.encoded(value)) for field, value in pairs]
         return self._call(c.DICTIONARY_SET, self._dictionary_set(key, items, ttl))
 
@@ -307,7 +308,7 @@ class CacheClient(ServiceCalls):
         request = m.DictionaryIncrementRequest(
             key=q.encoded(key),
             field=q.encoded(field),
-            amount=amount,
+            amount=q.signed_64("amount", amount),
             ttl_ms=self._ttl_ms(ttl.ttl),
             refresh_ttl=ttl.refresh,
         )
@@ -334,7 +335,7 @@ class CacheClient(ServiceCalls):
 
     def set_sample(self, key: Bytes, count: int) -> r.SetResult:
         """Returns at most `count` random elements."""
-        return self._call(c.SET_SAMPLE, m.CountRequest(key=q.encoded(key), count=count))
+        return self._call(c.SET_SAMPLE, m.CountRequest(key=q.encoded(key), count=q.unsigned_64("count", count)))
 
     def set_add_elements(
         self, key: Bytes, elements: Iterable[Bytes], ttl: CollectionTtl = q.REFRESH
@@ -374,7 +375,7 @@ class CacheClient(ServiceCalls):
 
     def set_pop(self, key: Bytes, count: int = 1) -> r.SetResult:
         """Removes at most `count` random elements, and returns them."""
-        return self._call(c.SET_POP, m.CountRequest(key=q.encoded(key), count=count))
+        return self._call(c.SET_POP, m.CountRequest(key=q.encoded(key), count=q.unsigned_64("count", count)))
 
     # Lists.
 
@@ -396,7 +397,7 @@ class CacheClient(ServiceCalls):
             value=q.encoded(value),
             ttl_ms=self._ttl_ms(ttl.ttl),
             refresh_ttl=ttl.refresh,
-            length_max=length_max,
+            length_max=q.unsigned_32("length_max", length_max),
         )
 
     def list_concatenate_front(
@@ -419,7 +420,7 @@ class CacheClient(ServiceCalls):
             values=q.encoded_all(values),
             ttl_ms=self._ttl_ms(ttl.ttl),
             refresh_ttl=ttl.refresh,
-            length_max=length_max,
+            length_max=q.unsigned_32("length_max", length_max),
         )
 
     def list_pop_front(self, key: Bytes) -> r.PopResult:
@@ -461,11 +462,11 @@ class CacheClient(ServiceCalls):
     def sorted_set_put_elements(
         self,
         key: Bytes,
-        elements: Union[Mapping[Bytes, float], Iterable[Tuple[Bytes, float]]],
+        elements: q.Pairs[float],
         ttl: CollectionTtl = q.REFRESH,
     ) -> r.DoneResult:
         """Adds elements with their scores, or sets the scores of present ones."""
-        pairs = elements.items() if isinstance(elements, Mapping) else elements
+        pairs = q.pairs_of(elements)
         scored = [m.ScoredElement(value=q.encoded(element), score=score) for element, score in pairs]
         request = m.SortedSetPutRequest(
             key=q.encoded(key), elements=scored, ttl_ms=self._ttl_ms(ttl.ttl), refresh_ttl=ttl.refresh
@@ -493,7 +494,10 @@ class CacheClient(ServiceCalls):
         count: Optional[int] = None,
         descending: bool = False,
     ) -> r.SortedSetResult:
-        """Returns the elements with scores from `least` to `greatest`: at most `count`, after the first `offset`."""
+        """Returns the elements with scores from `least` to `greatest`: at most `count`, after the first `offset`.
+
+        `count` None or 0 stands for all.
+        """
         by = q.by_score(least, greatest, least_exclusive, greatest_exclusive, offset, count)
         request = m.SortedSetFetchRequest(
             key=q.encoded(key), order=q.order(descending), with_scores=True, by_score=by
@@ -547,11 +551,11 @@ class CacheClient(ServiceCalls):
 
     def create_cache(self, name: str) -> r.DoneResult:
         """Creates a cache. The error ALREADY_EXISTS shows that it exists."""
-        return self._call_caches(c.CREATE_CACHE, m.CacheName(name=name))
+        return self._call_caches(c.CREATE_CACHE, m.CacheName(name=q.text(name)))
 
     def delete_cache(self, name: str) -> r.DoneResult:
         """Deletes a cache and its items."""
-        return self._call_caches(c.DELETE_CACHE, m.CacheName(name=name))
+        return self._call_caches(c.DELETE_CACHE, m.CacheName(name=q.text(name)))
 
     def list_caches(self) -> r.ListCachesResult:
         """Returns the names of all caches."""
@@ -559,4 +563,4 @@ class CacheClient(ServiceCalls):
 
     def flush_cache(self, name: str) -> r.DoneResult:
         """Deletes all items of a cache."""
-        return self._call_caches(c.FLUSH_CACHE, m.CacheName(name=name))
+        return self._call_caches(c.FLUSH_CACHE, m.CacheName(name=q.text(name)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Iterable, List, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Iterable, List, Optional, Type, Union
 
 from gannet import _calls as c
 from gannet import _requests as q
@@ -67,7 +67,7 @@ class CacheClientAsync(ServiceCallsAsync):
         target = Target.of(address, tls, ca_file, credentials or CredentialProvider.none())
         self._default_ttl_ms = q.milliseconds(default_ttl)
         self._engine = AsyncEngine(target, configuration)
-        deadline_s = configuration.deadline.total_seconds()
+        deadline_s = q.deadline_s(configuration.deadline)
         copies = self._engine.copies_of(cache)
         self._scope = Scope(cache, self._engine.metadata(cache), deadline_s, copies=copies)
         self._caches_scope = Scope("", self._engine.metadata(""), deadline_s)
@@ -100,11 +100,11 @@ class CacheClientAsync(ServiceCallsAsync):
 
     def with_deadline(self, deadline: timedelta) -> CacheClientAsync:
         """Returns an object whose calls have another deadline, on the same connections and within the same limits."""
-        return self._with_scope(deadline_s=deadline.total_seconds())
+        return self._with_scope(deadline_s=q.deadline_s(deadline))
 
     async def connect(self, timeout: timedelta) -> bool:
         """Opens all connections, and returns whether they are open after at most `timeout`."""
-        return await self._engine.connect(timeout.total_seconds())
+        return await self._engine.connect(q.deadline_s(timeout))
 
     async def close(self) -> None:
         """Ends all calls with the error CANCELLED, and closes the connections."""
@@ -131,11 +131,11 @@ class CacheClientAsync(ServiceCallsAsync):
         return await self._call(c.GET_BATCH, m.GetBatchRequest(items=items))
 
     async def set_batch(
-        self, items: Union[Mapping[Bytes, Bytes], Iterable[Tuple[Bytes, Bytes]]], ttl: Optional[timedelta] = None
+        self, items: q.Pairs[Bytes], ttl: Optional[timedelta] = None
     ) -> r.DoneResult:
         """Stores several values in one request. Its place in flight is one."""
         ttl_ms = self._ttl_ms(ttl)
-        pairs = items.items() if isinstance(items, Mapping) else items
+        pairs = q.pairs_of(items)
         requests = [m.SetRequest(key=q.encoded(key), value=q.encoded(value), ttl_ms=ttl_ms) for key, value in pairs]
         return await self._call(c.SET_BATCH, m.SetBatchRequest(items=requests))
 
@@ -149,9 +149,10 @@ class CacheClientAsync(ServiceCallsAsync):
 
     async def increment(self, key: Bytes, amount: int = 1, ttl: Optional[timedelta] = None) -> r.IncrementResult:
         """Adds to a decimal number, and returns the sum. A key that does not exist counts as 0."""
-        return await self._call(
-            c.INCREMENT, m.IncrementRequest(key=q.encoded(key), amount=amount, ttl_ms=self._ttl_ms(ttl))
+        request = m.IncrementRequest(
+            key=q.encoded(key), amount=q.signed_64("amount", amount), ttl_ms=self._ttl_ms(ttl)
         )
+        return await self._call(c.INCREMENT, request)
 
     async def get_ttl(self, key: Bytes) -> r.TtlResult:
         """Returns the time to live of an item."""
@@ -282,11 +283,11 @@ class CacheClientAsync(ServiceCallsAsync):
     async def dictionary_set_fields(
         self,
         key: Bytes,
-        fields: Union[Mapping[Bytes, Bytes], Iterable[Tuple[Bytes, Bytes]]],
+        fields: q.Pairs[Bytes],
         ttl: CollectionTtl = q.REFRESH,
     ) -> r.DoneResult:
         """Sets several fields."""
-        pairs = fields.items() if isinstance(fields, Mapping) else fields
+        pairs = q.pairs_of(fields)
         items = [m.FieldValue(field=q.encoded(field), value=q.encoded(value)) for field, value in pairs]
         return await self._call(c.DICTIONARY_SET, self._dictionary_set(key, items, ttl))
 
@@ -302,7 +303,7 @@ class CacheClientAsync(ServiceCallsAsync):
         request = m.DictionaryIncrementRequest(
             key=q.encoded(key),
             field=q.encoded(field),
-            amount=amount,
+            amount=q.signed_64("amount", amount),
             ttl_ms=self._ttl_ms(ttl.ttl),
             refresh_ttl=ttl.refresh,
         )
@@ -329,7 +330,7 @@ class CacheClientAsync(ServiceCallsAsync):
 
     async def set_sample(self, key: Bytes, count: int) -> r.SetResult:
         """Returns at most `count` random elements."""
-        return await self._call(c.SET_SAMPLE, m.CountRequest(key=q.encoded(key), count=count))
+        return await self._call(c.SET_SAMPLE, m.CountRequest(key=q.encoded(key), count=q.unsigned_64("count", count)))
 
     async def set_add_elements(
         self, key: Bytes, elements: Iterable[Bytes], ttl: CollectionTtl = q.REFRESH
@@ -369,7 +370,7 @@ class CacheClientAsync(ServiceCallsAsync):
 
     async def set_pop(self, key: Bytes, count: int = 1) -> r.SetResult:
         """Removes at most `count` random elements, and returns them."""
-        return await self._call(c.SET_POP, m.CountRequest(key=q.encoded(key), count=count))
+        return await self._call(c.SET_POP, m.CountRequest(key=q.encoded(key), count=q.unsigned_64("count", count)))
 
     # Lists.
 
@@ -391,7 +392,7 @@ class CacheClientAsync(ServiceCallsAsync):
             value=q.encoded(value),
             ttl_ms=self._ttl_ms(ttl.ttl),
             refresh_ttl=ttl.refresh,
-            length_max=length_max,
+            length_max=q.unsigned_32("length_max", length_max),
         )
 
     async def list_concatenate_front(
@@ -414,7 +415,7 @@ class CacheClientAsync(ServiceCallsAsync):
             values=q.encoded_all(values),
             ttl_ms=self._ttl_ms(ttl.ttl),
             refresh_ttl=ttl.refresh,
-            length_max=length_max,
+            length_max=q.unsigned_32("length_max", length_max),
         )
 
     async def list_pop_front(self, key: Bytes) -> r.PopResult:
@@ -456,11 +457,11 @@ class CacheClientAsync(ServiceCallsAsync):
     async def sorted_set_put_elements(
         self,
         key: Bytes,
-        elements: Union[Mapping[Bytes, float], Iterable[Tuple[Bytes, float]]],
+        elements: q.Pairs[float],
         ttl: CollectionTtl = q.REFRESH,
     ) -> r.DoneResult:
         """Adds elements with their scores, or sets the scores of present ones."""
-        pairs = elements.items() if isinstance(elements, Mapping) else elements
+        pairs = q.pairs_of(elements)
         scored = [m.ScoredElement(value=q.encoded(element), score=score) for element, score in pairs]
         request = m.SortedSetPutRequest(
             key=q.encoded(key), elements=scored, ttl_ms=self._ttl_ms(ttl.ttl), refresh_ttl=ttl.refresh
@@ -488,7 +489,10 @@ class CacheClientAsync(ServiceCallsAsync):
         count: Optional[int] = None,
         descending: bool = False,
     ) -> r.SortedSetResult:
-        """Returns the elements with scores from `least` to `greatest`: at most `count`, after the first `offset`."""
+        """Returns the elements with scores from `least` to `greatest`: at most `count`, after the first `offset`.
+
+        `count` None or 0 stands for all.
+        """
         by = q.by_score(least, greatest, least_exclusive, greatest_exclusive, offset, count)
         request = m.SortedSetFetchRequest(
             key=q.encoded(key), order=q.order(descending), with_scores=True, by_score=by
@@ -542,11 +546,11 @@ class CacheClientAsync(ServiceCallsAsync):
 
     async def create_cache(self, name: str) -> r.DoneResult:
         """Creates a cache. The error ALREADY_EXISTS shows that it exists."""
-        return await self._call_caches(c.CREATE_CACHE, m.CacheName(name=name))
+        return await self._call_caches(c.CREATE_CACHE, m.CacheName(name=q.text(name)))
 
     async def delete_cache(self, name: str) -> r.DoneResult:
         """Deletes a cache and its items."""
-        return await self._call_caches(c.DELETE_CACHE, m.CacheName(name=name))
+        return await self._call_caches(c.DELETE_CACHE, m.CacheName(name=q.text(name)))
 
     async def list_caches(self) -> r.ListCachesResult:
         """Returns the names of all caches."""
@@ -554,4 +558,4 @@ class CacheClientAsync(ServiceCallsAsync):
 
     async def flush_cache(self, name: str) -> r.DoneResult:
         """Deletes all items of a cache."""
-        return await self._call_caches(c.FLUSH_CACHE, m.CacheName(name=name))
+        return await self._call_caches(c.FLUSH_CACHE, m.CacheName(name=q.text(name)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Mapping, Optional, Tuple
@@ -12,6 +11,10 @@ from gannet._presets import LATEST, VERSIONS
 from gannet.middleware import Middleware
 from gannet.near_cache import NearCache
 from gannet.retry import ExponentialBackoff, FixedCount, FixedTimeout, Hedging, NoRetry, RetryBudget, RetryStrategy
+
+
+# Each connection has memory of its own.
+_CONNECTIONS_MAX = 1000
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class Configuration:
         for field in at_least_one:
             if getattr(self, field) < 1:
                 raise ValueError(f"cannot use configuration: {field} is {getattr(self, field)}; give at least 1")
+        if self.connections_max > _CONNECTIONS_MAX:
+            raise ValueError(
+                f"cannot use configuration: requests_in_flight_max is {self.requests_in_flight_max}, which needs "
+                f"{self.connections_max} connections; give less: a client has at most {_CONNECTIONS_MAX}"
+            )
         if self.requests_queued_max < 0:
             raise ValueError("cannot use configuration: requests_queued_max is negative; give at least 0")
         if self.deadline <= timedelta(0):
@@ -73,7 +81,7 @@ class Configuration:
     @property
     def connections_max(self) -> int:
         """Maximum number of connections: as many as `requests_in_flight_max` needs."""
-        return math.ceil(self.requests_in_flight_max / self.streams_per_connection)
+        return -(-self.requests_in_flight_max // self.streams_per_connection)
 
     def replace(self, **changes: Any) -> Configuration:
         """Returns a copy in which the fields in `changes` have other values."""

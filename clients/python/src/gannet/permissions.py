@@ -20,8 +20,12 @@ class Role(enum.Enum):
     """Without calls whose effect or reply depends on present values, such as conditional sets."""
 
 
+class Permission:
+    """The base of `ItemPermission` and `TopicPermission`, so that a list of both is a list of permissions."""
+
+
 @dataclass(frozen=True)
-class ItemPermission:
+class ItemPermission(Permission):
     """The right to items: those of one cache or of all, and all keys, the keys with a prefix, or one key."""
 
     role: Role
@@ -36,7 +40,7 @@ class ItemPermission:
 
 
 @dataclass(frozen=True)
-class TopicPermission:
+class TopicPermission(Permission):
     """The right to topics: those of one cache or of all, and all topics, the topics with a prefix, or one topic."""
 
     role: Role
@@ -56,7 +60,6 @@ class AllPermissions:
     """All rights, with those to create caches and to issue tokens."""
 
 
-Permission = Union[ItemPermission, TopicPermission]
 Permissions = Union[AllPermissions, Iterable[Permission]]
 
 

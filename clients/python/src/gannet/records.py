@@ -76,7 +76,10 @@ def name_bytes(name: str) -> bytes:
     """Returns the bytes of the name of a bin. Names that are not UTF-8 have surrogates, as file names have."""
     if not isinstance(name, str):
         raise TypeError(f"cannot use bin name {name!r}: it is {type(name).__name__}; give str")
-    return name.encode("utf-8", "surrogateescape")
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise q.bad_text(name, "use another name") from None
 
 
 def _name(data: bytes) -> str:
@@ -94,7 +97,7 @@ def encoded(value: BinValue) -> m.BinValue:
     if isinstance(value, float):
         return m.BinValue(number=value)
     if isinstance(value, str):
-        return m.BinValue(text=value)
+        return m.BinValue(text=q.text(value))
     if isinstance(value, (bytes, bytearray, memoryview)):
         return m.BinValue(binary=bytes(value))
     if isinstance(value, Mapping):
@@ -142,6 +145,11 @@ def names_of(bins: Optional[Iterable[str]]) -> List[bytes]:
     return [] if bins is None else [name_bytes(name) for name in bins]
 
 
+def revision_of(revision: Optional[int]) -> Optional[int]:
+    """Returns the revision of a condition. Raises ValueError if no record can have it."""
+    return None if revision is None else q.unsigned_32("revision", revision)
+
+
 def change_of(key: q.Bytes, bins: List[m.Bin], options: RecordOptions) -> m.RecordChangeRequest:
     """Returns the request of a change. Raises ValueError if its options contradict each other."""
     if options.ttl is not None and options.persist:
@@ -154,10 +162,10 @@ def change_of(key: q.Bytes, bins: List[m.Bin], options: RecordOptions) -> m.Reco
         ttl_ms=0 if options.ttl is None else q.milliseconds(options.ttl),
         persist=options.persist,
         when=options.when.value,  # type: ignore[arg-type]
-        if_revision=options.if_revision,
-        if_revision_above=options.if_revision_above,
-        set=options.set,
-        filter=options.filter,
+        if_revision=revision_of(options.if_revision),
+        if_revision_above=revision_of(options.if_revision_above),
+        set=q.text(options.set),
+        filter=q.text(options.filter),
     )
 
 
@@ -167,7 +175,7 @@ def query_of(
     """Returns the request of a query. Raises ValueError unless it has either one value or a range."""
     if (equal is None) != (least is not None and greatest is not None) or (least is None) != (greatest is None):
         raise ValueError("cannot query records: give either equal, or both least and greatest")
-    request = m.RecordQueryRequest(set=set_name, bin=name_bytes(bin_name))
+    request = m.RecordQueryRequest(set=q.text(set_name), bin=name_bytes(bin_name))
     values: Dict[str, Any] = {"equal": equal, "least": least, "greatest": greatest}
     for field, value in values.items():
         if value is not None:

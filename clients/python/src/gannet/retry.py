@@ -99,6 +99,10 @@ class Hedging:
 
     delay: timedelta
 
+    def __post_init__(self) -> None:
+        if not timedelta(0) <= self.delay <= timedelta(days=24):
+            raise ValueError(f"cannot use hedging: delay is {self.delay}; give a time from zero to 24 days")
+
 
 class TokenBucket:
     """The state of a `RetryBudget`. Its caller holds the lock of the limiter."""

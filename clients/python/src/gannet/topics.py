@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 from gannet._proto import topics_pb2 as m
 from gannet._reader import Reader
+from gannet._requests import text
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,13 @@ class TopicReader(Reader[TopicEvent]):
     """Reads the events of a topic, and asks for the message after the last one when the stream is opened again."""
 
     def __init__(self, topic: str, sequence: int, page: int) -> None:
-        if sequence < 0 or page < 0:
-            raise ValueError(
-                f"cannot subscribe: sequence {sequence} of page {page} is negative; pass those of a TopicItem, or 0"
-            )
-        self._topic = topic
+        for number in (sequence, page):
+            if not 0 <= number < 1 << 64:
+                raise ValueError(
+                    f"cannot subscribe: sequence {sequence} or page {page} is out of range; "
+                    "pass those of a TopicItem, or 0"
+                )
+        self._topic = text(topic)
         self._sequence, self._page = sequence, page
 
     def request(self) -> Any:
@@ -100,7 +103,7 @@ class TopicReader(Reader[TopicEvent]):
 def value_of(value: Union[str, bytes]) -> m.TopicValue:
     """Returns the message of a value. Raises TypeError unless it is str or bytes."""
     if isinstance(value, str):
-        return m.TopicValue(text=value)
+        return m.TopicValue(text=text(value))
     if isinstance(value, (bytes, bytearray, memoryview)):
         return m.TopicValue(binary=bytes(value))
     raise TypeError(f"cannot publish {type(value).__name__}: it is neither str nor bytes; convert it first")
