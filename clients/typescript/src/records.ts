@@ -176,6 +176,7 @@ export type BinRange =
   | { readonly equal: BinValue }
   | { readonly least: BinValue; readonly greatest: BinValue };
 
+const CHANGES_ONLY = ["filter", "set", "when", "ttlSeconds", "persist"] as const;
 const WHEN = { always: "ALWAYS", create: "CREATE", update: "UPDATE", replace: "REPLACE" } as const;
 
 function recordOf({ key, revision, expiresAtMs, bins }: m.RecordRead): RecordHit {
@@ -266,6 +267,12 @@ export class Records extends Opaque {
 
   /** Deletes a record. Miss if there is none. */
   async delete(key: Bytes, options: CallOptions & RevisionCondition = {}): Promise<FoundResult> {
+    // Without the compiler of TypeScript, a caller may pass the options of a change.
+    const other = CHANGES_ONLY.find((name) => name in options);
+    if (other !== undefined) {
+      const remedy = "read the record, and pass ifRevision";
+      throw new RangeError(`cannot use ${other}: a deletion has conditions on the revision only; ${remedy}`);
+    }
     const request = m.encodeRecordDeleteRequest({ key, ...conditionOf(options) });
     return this.engine.call(DELETE, request, this.scope, options);
   }

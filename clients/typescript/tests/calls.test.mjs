@@ -349,3 +349,14 @@ test("a time that has passed is refused, and is no default of the server", async
     await assert.rejects(client.leases.get("k", { leaseSeconds: seconds }), refused);
   }
 });
+
+test("a deletion ignores no condition of a change", async () => {
+  await client.records.put("kept", { stock: 7n });
+  const options = [{ filter: "stock = 0" }, { set: "s" }, { when: "create" }, { ttlSeconds: 1 }, { persist: true }];
+  for (const option of options) {
+    const refused = { name: "RangeError", message: /; read the record, and pass ifRevision$/ };
+    await assert.rejects(client.records.delete("kept", option), refused);
+  }
+  assert.equal(await type(client.records.get("kept")), "hit");
+  assert.equal(await type(client.records.delete("kept", { ifRevision: 1 })), "success");
+});
