@@ -543,7 +543,7 @@ fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     assert!(all > 10 * (32 << 20) && store.stats().evicted == 0, "{all} bytes, {:?}", store.stats());
 }
 
-/// A put that is refused is refused at once, or after the background has scanned all segments once.
+/// A put that is refused is refused at once, or after the background has scanned all segments twice.
 #[test]
 fn without_eviction_a_full_store_refuses_writes_until_it_is_flushed() {
     let (store, mut background) = store(32 << 20, 2);
@@ -568,5 +568,38 @@ fn without_eviction_a_full_store_refuses_writes_until_it_is_flushed() {
         }
         assert_eq!(store.stats().slices, slices);
         store.flush(Namespace::DEFAULT);
+    }
+}
+
+/// Fills a store with items that leave unused bytes at the end of each segment. Compaction leaves as many, so it frees
+/// nothing, however long it lasts.
+#[test]
+fn without_eviction_compaction_that_frees_nothing_does_not_delay_a_refusal() {
+    for bytes in [7_300, 6_900, 4_800] {
+        let (store, mut background) = store_of(16 << 20, 2, Some(64 << 10));
+        store.set_eviction(Namespace::DEFAULT, false);
+        let mut handle = store.handle().expect("handle");
+        let value = vec![b'v'; bytes];
+        let mut stored = 0u32;
+        let refused = loop {
+            let held = (&*store, &mut handle, &mut background);
+            match gated_put(held, NOW, &stored.to_le_bytes(), &Put::set(&value)) {
+                Ok(()) => stored += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, OpError::OutOfMemory);
+        let (slices, held) = (store.stats().slices, store.stats().item_bytes);
+        assert!(slices < 5_000, "values of {bytes} bytes: {slices} slices until the first refusal");
+        for length in [bytes, 400_000] {
+            let value = vec![b'w'; length];
+            let held = (&*store, &mut handle, &mut background);
+            assert_eq!(
+                gated_put(held, NOW, b"another", &Put::set(&value)),
+                Err(OpError::OutOfMemory),
+                "{length} bytes"
+            );
+        }
+        assert_eq!((store.stats().evicted, store.stats().item_bytes), (0, held));
     }
 }

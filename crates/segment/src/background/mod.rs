@@ -60,7 +60,7 @@ use drain::{Drain, Why};
 use grow::Growing;
 
 use crate::background::populator::Populator;
-use crate::core::capacity::{Whose, follow_quota, free_of, is_short, pool, shared_free};
+use crate::core::capacity::{Whose, follow_quota, free_of, is_full, is_short, pool, shared_free};
 use crate::core::counters::Counters;
 use crate::core::open::OpenTable;
 use crate::core::store::{Store, background_counters, space_totals, totals};
@@ -426,9 +426,7 @@ impl Background {
                 Some(same) if same.0 == namespace => same,
                 _ => {
                     let all = store.spaces.limit(namespace).unwrap_or(count);
-                    let tight = store.keeps(Namespace(namespace))
-                        && (!store.has_room(Namespace(namespace), 0)
-                            || store.shortages.is_asked(pool(store, namespace)));
+                    let tight = store.keeps(Namespace(namespace)) && is_tight(store, namespace);
                     (namespace, free_of(store, namespace) * 2 < all, tight)
                 }
             };
@@ -452,7 +450,9 @@ impl Background {
                 && self.queues.leave(store, id)
             {
                 self.scanned = 0;
-                self.search.found(store, pool(store, namespace));
+                if why != Why::Compact {
+                    self.search.found(store, pool(store, namespace));
+                }
                 return Some((id, why));
             }
         }
@@ -474,7 +474,7 @@ impl Background {
         }
         store.epochs.try_advance();
         let epoch = store.epochs.now();
-        let soon_free = &mut self.soon_free;
+        let (soon_free, search) = (&mut self.soon_free, &mut self.search);
         self.quarantine.retain(|(id, unlinked)| {
             let header = store.segments.header(*id);
             let pinned = header.pins.load(std::sync::atomic::Ordering::Acquire) != 0;
@@ -486,6 +486,7 @@ impl Background {
                 header.free();
                 store.spaces.gives_back(namespace);
                 store.segments.push_free(*id);
+                search.freed(namespace);
                 Self::counters(store).segments_freed.add(1);
             }
             readable
@@ -525,6 +526,13 @@ const FILLING_FREE_PART: usize = 2;
 const FREE_AHEAD_OF_GROWTH: usize = 4;
 /// The number of segments that are freed at a time for a resize to less memory.
 const FREE_AHEAD_OF_RESIZE: usize = 64;
+
+/// Returns true if even segments with few dead bytes are compacted in a namespace whose items are never evicted: a
+/// thread waits for memory, or the next one will have to and it is not known that compaction gains nothing.
+fn is_tight(store: &Store, namespace: u8) -> bool {
+    let pool = pool(store, namespace);
+    store.shortages.is_asked(pool) || !store.has_room(Namespace(namespace), 0) && !is_full(store, pool)
+}
 
 /// Follows changed quotas, and ends the wishes for room that are fulfilled.
 fn follow_wishes(store: &Store) {

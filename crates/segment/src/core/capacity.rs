@@ -287,7 +287,7 @@ pub(crate) fn no_segment(store: &Store, namespace: u8) -> OpError {
 
 /// Returns true if the background has found no memory to free for the pool, and less than a segment's bytes of items
 /// have been removed since.
-fn is_full(store: &Store, pool: u8) -> bool {
+pub(crate) fn is_full(store: &Store, pool: u8) -> bool {
     let barren = store.shortages.known[usize::from(pool)].load(Relaxed);
     ![UNKNOWN, FLUSHED].contains(&barren) && alive_or_free(store, pool) + store.segments.segment_bytes() as u64 > barren
 }

@@ -20,6 +20,7 @@ use crate::heap::config::OPEN_MAX;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{EvictionQueue, SegmentHeader, kind_of};
 use crate::layout::item::{FILLER, FILLER_BYTES};
+use crate::layout::key::Namespace;
 use crate::layout::raw::Reserved;
 use crate::layout::ttl;
 
@@ -44,6 +45,8 @@ pub(crate) struct OpenTable {
     whose: Whose,
     open: Vec<Open>,
     reservations: u64,
+    /// The number of segments that this table has taken, by namespace.
+    taken: [u64; Namespace::MAX],
     /// The latest checkpoint, as a segment sequence, whose segments this table has sealed: see
     /// [`OpenTable::seal_partial`].
     sealed_before: u64,
@@ -62,7 +65,8 @@ pub(crate) struct Want {
 
 impl OpenTable {
     pub(crate) fn new(whose: Whose) -> Self {
-        Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0, sealed_before: 0 }
+        let open = Vec::with_capacity(OPEN_MAX);
+        Self { whose, open, reservations: 0, taken: [0; Namespace::MAX], sealed_before: 0 }
     }
 
     /// Reserves space for one item. The space lies beyond the segment's published write offset until
@@ -94,6 +98,11 @@ impl OpenTable {
         open.written += want.size;
         open.used = self.reservations;
         Ok(reserved)
+    }
+
+    /// Returns the number of segments that this table has taken for a namespace.
+    pub(crate) fn taken(&self, namespace: u8) -> u64 {
+        self.taken[usize::from(namespace)]
     }
 
     /// Returns true if the reservation is the latest in its segment and that segment is still open in this table.
@@ -202,6 +211,7 @@ impl OpenTable {
     #[inline(never)]
     fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
         let id = take_segment(store, self.whose, want.namespace)?;
+        self.taken[usize::from(want.namespace)] += 1;
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(want.class, now);
         let is_unverified = is_unverified(store);
