@@ -104,7 +104,8 @@ pub(in crate::resp) fn zrangestore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
     let first = if wanted.is_reverse { wanted.first + 1 - wanted.count.min(wanted.first + 1) } else { wanted.first };
     let to = Destination { key, is_apart: key != from, event: KeyEvent::ZRANGESTORE };
     stored::store::<SortedSets>(call, to, (wanted.count, wanted.count > STORED_A_STEP), &mut |call, walk, found| {
-        let left = (wanted.count - walk.cursor).min(STORED_A_STEP);
+        // The locked source may expire or be evicted between two visits, so that fewer elements are wanted.
+        let left = wanted.count.saturating_sub(walk.cursor).min(STORED_A_STEP);
         collection::look::<SortedSets, _>(call, from, |_, set| {
             let Some(set) = set else { return Ok(()) };
             for element in set.from(first + walk.cursor)?.take(left as usize) {
@@ -114,7 +115,7 @@ pub(in crate::resp) fn zrangestore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
             Ok(())
         })?;
         walk.cursor += left;
-        Ok(walk.cursor == wanted.count)
+        Ok(walk.cursor >= wanted.count)
     })
 }
 

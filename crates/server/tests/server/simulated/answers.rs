@@ -110,6 +110,38 @@ fn a_long_value_that_ends_while_it_is_copied_is_answered_whole_or_not_at_all() {
     assert!(whole > 10 && none > 10, "{whole} whole and {none} missing: too few of either to prove anything");
 }
 
+/// The source of a stored range expires while its elements are copied. The command must end, and free its keys for
+/// other clients.
+#[test]
+fn range_whose_source_ends_while_it_is_stored_does_not_hold_its_keys_for_ever() {
+    let members: Vec<Vec<u8>> = (0..20_000).map(|number| format!("member-{number}").into_bytes()).collect();
+    let options: [&[&[u8]]; 3] = [&[b"0", b"-1"], &[b"0", b"-1", b"REV"], &[b"-inf", b"+inf", b"BYSCORE"]];
+    let (mut whole, mut fewer) = (0, 0);
+    for options in options {
+        for after in [1, 3, 8, 20, 60, 1000] {
+            let mut world = World::new(1, Faults::NONE, config());
+            let (client, other) = (world.connect(Resp), world.connect(Resp));
+            for some in members.chunks(1000) {
+                let pairs = some.iter().flat_map(|member| [&b"1"[..], member]);
+                ask(&mut world, &client, &[&b"ZADD"[..], b"source"].into_iter().chain(pairs).collect::<Vec<_>>());
+            }
+            ask(&mut world, &client, &[b"PEXPIRE", b"source", b"10000"]);
+            client.send(&request(&[&[&b"ZRANGESTORE"[..], b"result", b"source"], options].concat()));
+            world.iterations(after);
+            world.clock_ns.fetch_add(11_000_000_000, Relaxed);
+            let got = answer(&mut world, &client).expect("an answer");
+            if got == b":20000\r\n" {
+                whole += 1
+            } else {
+                fewer += 1
+            }
+            assert_eq!(ask(&mut world, &other, &[b"ZCARD", b"result"]), got, "{options:?} after {after} iterations");
+            assert_eq!(ask(&mut world, &other, &[b"EXISTS", b"source"]), b":0\r\n");
+        }
+    }
+    assert!(whole > 0 && fewer > 2, "{whole} whole and {fewer} shorter results: too few to prove anything");
+}
+
 /// A request with an unlimited number of keys reads them without a key lock set, so a value can change while it is
 /// copied.
 #[test]
