@@ -287,7 +287,8 @@ impl Running {
     }
 
     /// Stops gracefully: accepts no new connections, completes requests in flight within `stop_timeout`, then closes
-    /// all connections. Returns when every thread has ended.
+    /// all connections. Commands in execution are abandoned if they do not end within as much time again, at least 5 s.
+    /// Returns when every thread has ended.
     pub fn stop(self) {
         self.shared.host.request_stop();
         self.join();

@@ -17,8 +17,9 @@
 //! Invariants:
 //! - The server never waits for a client while a key lock set is held. All bytes of the requests are received before
 //!   the key lock set is acquired, and the replies are sent after it is released.
-//! - A transaction whose execution has begun is always completed, unless it only reads. If its connection ends first,
-//!   the connection retains its slot until the transaction is complete.
+//! - A transaction whose execution has begun is completed, unless it only reads. If its connection ends first, the
+//!   connection retains its slot until the transaction is complete. Only a stop abandons a transaction, if it does not
+//!   end in time. In a memory file, the next start then undoes its changes.
 //! - Queued requests and collected replies use client memory ([`crate::memory::budget`]), which is reserved before it
 //!   is allocated. Other limits: see `QUEUE_BYTES_MAX`, `ANSWER_BYTES_MAX`, [`KEYS_AS_ONE_MAX`] and
 //!   [`segment::KEY_LOCKS_MAX`].

@@ -64,6 +64,8 @@ const SLEEP_ALONE_MAX: Duration = Duration::from_secs(1);
 /// The maximum number of steps in which an ending worker releases its connections' references into the store.
 /// Unfinished operations are completed in slices.
 const RELEASES_MAX: usize = 1 << 20;
+/// The maximum number of these steps if the worker has abandoned commands, which would use up all steps.
+const RELEASES_ABANDONED_MAX: usize = 1 << 10;
 /// The interval at which a worker hands old open segments to the background thread.
 const TIDY_NS: u64 = 1_000_000_000;
 
@@ -150,6 +152,10 @@ impl<B: Backend> Worker<B> {
     /// Runs iterations until a requested stop is complete. After a handover, returns the connections that left.
     pub fn run(mut self) -> Vec<ReleasedConnection<B::Stream>> {
         while self.iterate() {}
+        if upkeep::abandons_commands(&self.core) {
+            let (worker, abandoned) = (self.core.ctx.worker, self.core.sessions.len());
+            tracing::warn!(worker, "abandoned {abandoned} commands that did not end within the limit of the stop");
+        }
         if self.core.drained > 0 {
             let (worker, closed) = (self.core.ctx.worker, self.core.drained);
             tracing::info!(
@@ -182,7 +188,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Runs one iteration. Returns false once a stop is complete: no connection remains, and no new connection will
-    /// arrive.
+    /// arrive. Also returns false if a command has not ended long after the stop closed its connection.
     pub fn iterate(&mut self) -> bool {
         let core = &mut self.core;
         let timeout = sleep(core);
@@ -221,7 +227,8 @@ impl<B: Backend> Worker<B> {
             shared.host.wake_background();
         }
         let publishes = core.shared.threads.stop.hands_over() && core.ctx.push.has_unpublished();
-        !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0 && !publishes)
+        let is_complete = core.stop_deadline_ns.is_some() && core.sessions.len() == 0 && !publishes;
+        !(is_complete || upkeep::abandons_commands(core))
     }
 
     /// Serves one batch. Returns the number of parsed bytes, at least [`VISIT_BYTES`] for each session.
@@ -259,7 +266,8 @@ impl<B: Backend> Drop for Worker<B> {
         for waiting in &mut core.waiting {
             core.ended_sessions.extend(waiting.drain(..));
         }
-        for _ in 0..RELEASES_MAX {
+        let abandons = upkeep::abandons_commands(core);
+        for _ in 0..if abandons { RELEASES_ABANDONED_MAX } else { RELEASES_MAX } {
             if core.ended_sessions.is_empty() {
                 break;
             }

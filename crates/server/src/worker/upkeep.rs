@@ -39,6 +39,8 @@ const READ_GRACE_NS: u64 = 100_000_000;
 /// request or transaction and client memory is short.
 const INCOMPLETE_GRACE_NS: u64 = 1_000_000_000;
 const INCOMPLETE_BYTES_MIN: u64 = 16 << 10;
+/// The shortest time for which a worker that stops completes commands whose connections it has closed.
+const COMPLETION_NS_MIN: u64 = 5_000_000_000;
 /// The interval at which the worker checks for blocked readers with pins, and for refused pins.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
@@ -270,7 +272,7 @@ fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
 }
 
 /// Advances a stop: closes watchers at once, other connections between two requests, and all remaining connections when
-/// the time limit is reached.
+/// the time limit is reached. The limit of their commands is that of [`abandons_commands`].
 fn stop<B: Backend>(core: &mut Core<B>) {
     match core.stop_deadline_ns {
         None => {
@@ -294,6 +296,15 @@ fn stop<B: Backend>(core: &mut Core<B>) {
         }
         Some(_) => {}
     }
+}
+
+/// Returns true if a stop waits no longer for commands in execution. Their connections were closed at the stop's
+/// deadline, and since then the commands have had as much time again, at least [`COMPLETION_NS_MIN`]. A command may
+/// wait for ever, for example for memory that is not freed.
+pub(super) fn abandons_commands<B: Backend>(core: &Core<B>) -> bool {
+    let completion_ns = (core.shared.config.stop_timeout.as_nanos() as u64).max(COMPLETION_NS_MIN);
+    let is_over = |deadline_ns: u64| core.now_ns >= deadline_ns.saturating_add(completion_ns);
+    core.stop_deadline_ns.is_some_and(is_over) && !core.shared.threads.stop.hands_over()
 }
 
 /// Sends the last bytes of their protocols to all clients that have received their replies as far as they are complete.

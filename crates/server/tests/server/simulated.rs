@@ -7,6 +7,7 @@ mod answers;
 mod half;
 mod slices;
 
+use crate::common::redis::request;
 use crate::common::{pattern, set, value};
 use crate::sim::{START_NS, World};
 use base::clock::UnixMillis;
@@ -689,4 +690,37 @@ fn a_step_of_the_wall_clock_moves_no_time_to_live_and_instants_of_clients_are_by
         ask(&mut world, &memcached, "get span instant\r\n", "END\r\n");
         ask(&mut world, &resp, "exists key hash later\r\n", ":1\r\n");
     }
+}
+
+/// A transaction waits for memory that is never freed, because the background does not run. A stop closes its
+/// connection, gives it time to end, and then ends without it.
+#[test]
+fn command_that_waits_for_ever_does_not_hold_up_a_stop_for_ever() {
+    let stop_timeout = Duration::from_secs(8);
+    let mut world = World::new(1, Faults::NONE, ServerConfig { stop_timeout, ..config(4) });
+    let (filler, client) = (world.connect(Protocol::Resp), world.connect(Protocol::Resp));
+    let (long, mut stored) = (pattern(60_000), 0);
+    let mut is_stored = true;
+    while std::mem::take(&mut is_stored) {
+        filler.send(&request(&[b"SET", format!("key-{stored}").as_bytes(), &long]));
+        for _ in 0..100 {
+            assert!(world.worker.iterate());
+            is_stored |= filler.take(100) == b"+OK\r\n";
+        }
+        stored += 1;
+    }
+    assert!(stored > 500, "the memory was full after {stored} values");
+    let queued = [request(&[b"SET", b"one", &long]), request(&[b"SET", b"two", &long]), request(&[b"EXEC"])].concat();
+    client.send(&[request(&[b"MULTI"]), queued].concat());
+    let run_for = |world: &mut World, seconds: u64| {
+        world.clock_ns.fetch_add(seconds * 1_000_000_000, Relaxed);
+        (0..200).all(|_| world.worker.iterate())
+    };
+    assert!(run_for(&mut world, 0));
+    assert_eq!(client.take(1000), b"+OK\r\n+QUEUED\r\n+QUEUED\r\n", "the transaction waits for memory");
+    world.shared.request_stop();
+    assert!(run_for(&mut world, 0) && run_for(&mut world, 6) && !client.is_closed());
+    assert!(run_for(&mut world, 2) && client.is_closed(), "its connection is closed after the time limit");
+    assert!(run_for(&mut world, 6), "it may still end");
+    assert!(!run_for(&mut world, 2), "the worker ends without it");
 }
