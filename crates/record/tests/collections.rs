@@ -360,6 +360,25 @@ struct Scores {
     of: BTreeMap<Vec<u8>, i64>,
 }
 
+impl Scores {
+    /// Gives a text a score, in the sorted set and here.
+    fn set(&mut self, edit: &mut SortedSetEdit<'_>, text: Vec<u8>, score: i64) {
+        let old = edit.score(&text).unwrap();
+        edit.set(&text, old, score as f64).unwrap();
+        if let Some(old) = self.of.insert(text.clone(), score) {
+            assert!(self.order.remove(&(old, text.clone())));
+        }
+        self.order.insert((score, text));
+    }
+
+    /// Removes a text from both.
+    fn remove(&mut self, edit: &mut SortedSetEdit<'_>, text: &[u8], score: i64) {
+        edit.remove(text, score as f64).unwrap();
+        self.of.remove(text);
+        self.order.remove(&(score, text.to_vec()));
+    }
+}
+
 struct TriedSortedSet {
     stored: Stored,
     model: Scores,
@@ -422,16 +441,9 @@ fn a_sorted_set_equals_a_map_and_an_order_after_random_changes() {
                     let new = element(&mut random, 8000);
                     if random.below(10) < if grows { 9 } else { 2 } {
                         let score = random.below(100) as i64 - 50;
-                        let old = edit.score(&new).unwrap();
-                        edit.set(&new, old, score as f64).unwrap();
-                        if let Some(old) = model.of.insert(new.clone(), score) {
-                            assert!(model.order.remove(&(old, new.clone())));
-                        }
-                        model.order.insert((score, new));
+                        model.set(edit, new, score);
                     } else if let Some((there, score)) = model.of.range(new..).next().map(|(t, s)| (t.clone(), *s)) {
-                        edit.remove(&there, score as f64).unwrap();
-                        model.of.remove(&there);
-                        model.order.remove(&(score, there));
+                        model.remove(edit, &there, score);
                     }
                 }
             });
@@ -456,12 +468,7 @@ fn a_sorted_set_keeps_its_order_if_lower_elements_follow_removed_ones() {
                 while (model.of.len() as u64) < most {
                     let new = element(&mut random, 8000);
                     let score = random.below(100) as i64 - 50;
-                    let old = edit.score(&new).unwrap();
-                    edit.set(&new, old, score as f64).unwrap();
-                    if let Some(old) = model.of.insert(new.clone(), score) {
-                        assert!(model.order.remove(&(old, new.clone())));
-                    }
-                    model.order.insert((score, new));
+                    model.set(edit, new, score);
                 }
             });
             set.check(&mut random);
@@ -475,9 +482,7 @@ fn a_sorted_set_keeps_its_order_if_lower_elements_follow_removed_ones() {
             for some in gone.chunks(at_once) {
                 set.change(|edit, model| {
                     for (there, score) in some {
-                        edit.remove(there, *score as f64).unwrap();
-                        model.of.remove(there);
-                        model.order.remove(&(*score, there.clone()));
+                        model.remove(edit, there, *score);
                     }
                 });
             }
