@@ -17,7 +17,7 @@
 use super::graph_commits::{GraphCommits, GraphSync};
 use crate::memory::budget::{Budget, Grant, MemoryUse};
 use crate::metrics::counters::Counter;
-use graph::limits::{BUDGET_EDGES_DEFAULT, GRAPHS_MAX};
+use graph::limits::GRAPHS_MAX;
 use graph::{GraphReader, GraphStore, Scratch, SecondDegreeCache};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -308,11 +308,15 @@ pub(crate) struct ScratchPermit {
 }
 
 impl Scratches {
-    /// Lends a scratch memory for a graph with `nodes` nodes, unless [`SCRATCHES_MAX`] are lent, or one is and client
-    /// memory has no spare room for another one.
-    pub(crate) fn lend(&mut self, nodes: u32, budget: &Arc<Budget>) -> Option<(Scratch, ScratchPermit)> {
+    /// Lends a scratch memory for a query of at most `edges` edges of a graph with `nodes` nodes, unless
+    /// [`SCRATCHES_MAX`] are lent, or one is and client memory has no spare room for another one.
+    pub(crate) fn lend(
+        &mut self,
+        (nodes, edges): (u32, u64),
+        budget: &Arc<Budget>,
+    ) -> Option<(Scratch, ScratchPermit)> {
         let lent = Arc::strong_count(&self.lent) - 1;
-        let bytes = u64::from(nodes) * SCRATCH_NODE_BYTES + BUDGET_EDGES_DEFAULT * SCRATCH_EDGE_BYTES;
+        let bytes = u64::from(nodes) * SCRATCH_NODE_BYTES + edges * SCRATCH_EDGE_BYTES;
         let grant = match lent {
             0 => None,
             1..SCRATCHES_MAX if budget.has_spare(bytes) => Some(budget.grant(MemoryUse::Walks, bytes)?),
@@ -344,13 +348,14 @@ mod tests {
     #[test]
     fn scratches_of_dropped_queries_are_lent_again() {
         let (mut scratches, budget) = (Scratches::default(), budget());
-        let mut lent: Vec<_> = (0..SCRATCHES_MAX).map(|_| scratches.lend(9, &budget).expect("one is free")).collect();
-        assert!(scratches.lend(9, &budget).is_none());
+        let mut lent: Vec<_> =
+            (0..SCRATCHES_MAX).map(|_| scratches.lend((9, 100), &budget).expect("one is free")).collect();
+        assert!(scratches.lend((9, 100), &budget).is_none());
         lent.pop();
-        let (scratch, permit) = scratches.lend(9, &budget).expect("the dropped one is free");
-        assert!(scratches.lend(9, &budget).is_none());
+        let (scratch, permit) = scratches.lend((9, 100), &budget).expect("the dropped one is free");
+        assert!(scratches.lend((9, 100), &budget).is_none());
         scratches.give_back(scratch, permit);
-        assert!(scratches.lend(9, &budget).is_some());
+        assert!(scratches.lend((9, 100), &budget).is_some());
     }
 
     #[test]
@@ -358,10 +363,10 @@ mod tests {
         let (mut scratches, budget) = (Scratches::default(), budget());
         let nodes = 10_000_000;
         for _ in 0..3 {
-            let (own, permit) = scratches.lend(nodes, &budget).expect("the worker's own needs no client memory");
-            assert!(scratches.lend(nodes, &budget).is_none(), "40 MB exceed client memory");
+            let (own, permit) = scratches.lend((nodes, 100), &budget).expect("the worker's own needs no client memory");
+            assert!(scratches.lend((nodes, 100), &budget).is_none(), "40 MB exceed client memory");
             assert_eq!(budget.used(), 0);
-            let (small, other) = scratches.lend(1_000, &budget).expect("there is room for a small one");
+            let (small, other) = scratches.lend((1_000, 100), &budget).expect("there is room for a small one");
             assert!(budget.used() > 0);
             scratches.give_back(small, other);
             scratches.give_back(own, permit);

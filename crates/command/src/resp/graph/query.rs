@@ -180,7 +180,8 @@ fn begin_walk<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         }
         around.counters.cache_misses.add(1);
     }
-    let Some((scratch, permit)) = worker.scratches.lend(view.nodes(), worker.budget) else { return Ok(None) };
+    let size = (view.nodes(), options.budget);
+    let Some((scratch, permit)) = worker.scratches.lend(size, worker.budget) else { return Ok(None) };
     let (budget, most) = (options.budget, options.most);
     Ok(Some(match kind {
         GraphQueryKind::Distance => {
