@@ -6,6 +6,7 @@
 
 use crate::error::GraphError;
 use crate::limits::{LEAF_WORDS_MAX, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
+use crate::pool::Pool;
 use crate::record::RecordRef;
 use crate::state::{GraphState, OpenSegment, StoreState, WriterState};
 use crate::sync::MutexGuard;
@@ -70,7 +71,7 @@ impl Writer<'_> {
                 return Err(GraphError::NoSpace);
             }
         }
-        let wanted = SEGMENTS_RESERVED + reserved + 1 + self.segments_a_change();
+        let wanted = SEGMENTS_RESERVED + reserved + 1 + segments_a_change(&self.store.pool);
         if self.store.pool.has_free(wanted, &self.store.epochs) { Ok(()) } else { Err(GraphError::NoSpace) }
     }
 
@@ -78,11 +79,6 @@ impl Writer<'_> {
     pub(crate) fn words_left(&self, stream: Stream) -> usize {
         let words = self.store.pool.segment_words();
         self.state.open[stream as usize].map_or(0, |open| words - open.used)
-    }
-
-    /// Returns the number of segments that the long records of one change fill at most.
-    fn segments_a_change(&self) -> usize {
-        CHANGE_WORDS_MAX.div_ceil(self.store.pool.segment_words() * 4 / 5)
     }
 
     /// Appends a record and returns its position.
@@ -162,6 +158,16 @@ impl Writer<'_> {
     }
 }
 
+/// Returns the number of segments that the long records of one change fill at most.
+fn segments_a_change(pool: &Pool) -> usize {
+    CHANGE_WORDS_MAX.div_ceil(pool.segment_words() * 4 / 5)
+}
+
+/// Returns the number of free segments below which an addition is refused unless the open segments have room for it.
+pub(crate) fn segments_before_addition(pool: &Pool) -> usize {
+    SEGMENTS_RESERVED + SEGMENTS_FOR_REMOVALS + 1 + segments_a_change(pool)
+}
+
 /// Returns true if both streams share a segment, and still share it after a change.
 fn has_room_in_one_segment(writer: &Writer<'_>) -> bool {
     let shared = match writer.state.open {
@@ -198,7 +204,7 @@ pub(crate) fn words_unclaimed(writer: &Writer<'_>) -> u64 {
         let live = |open: OpenSegment| u64::from(pool.live_words(open.segment));
         open_live += open.map_or(0, |open| open.into_iter().flatten().map(live).sum());
     }
-    let beside = SEGMENTS_RESERVED + SEGMENTS_FOR_REMOVALS + 2 + writer.segments_a_change();
+    let beside = SEGMENTS_RESERVED + SEGMENTS_FOR_REMOVALS + 2 + segments_a_change(pool);
     let segments = pool.segments().saturating_sub(beside + open_segments);
     let usable = pool.segment_words() - LEAF_WORDS_MAX;
     (segments as u64 * usable as u64 + open_live).saturating_sub(pool.words_claimed())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::append::Writer;
+use crate::append::{Writer, segments_before_addition};
 use crate::change::EdgeChange;
 use crate::declare::drop_graph;
 use crate::epoch::Epochs;
@@ -48,6 +48,8 @@ pub struct GraphStoreStats {
     pub segments: usize,
     /// The number of segments that are free.
     pub segments_free: usize,
+    /// The number of free segments below which an addition that opens a segment is refused.
+    pub segments_before_addition: usize,
     /// The number of segments that wait until no reader can be in them.
     pub segments_retired: usize,
     /// The number of times that a segment became free again.
@@ -219,6 +221,7 @@ impl GraphStore {
         GraphStoreStats {
             segments: pool.segments(),
             segments_free,
+            segments_before_addition: segments_before_addition(pool),
             segments_retired,
             segments_recycled,
             segments_opened,

@@ -80,6 +80,59 @@ fn full_store_takes_removals_and_has_room_again_after_compaction() {
     }
 }
 
+/// Regression: tombstones longer than their edges filled a store, which then refused removals until they had aged.
+#[test]
+fn full_store_can_be_emptied_if_its_tombstones_age_sooner() {
+    const AGE_S: u32 = 3600;
+    const FULL_AGE_S: u32 = 10;
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
+    let store = GraphStore::new(anonymous(10 * SEGMENT_BYTES), &config).expect("enough");
+    let graph = store.create_graph("g").expect("room");
+    let ty = graph.writer().declare_type("knows", &EdgeTypeConfig::default()).expect("valid");
+    let mut now_s = 100_000;
+    store.set_tombstone_age(now_s, AGE_S);
+    let edge = |number: u64| (number / 200 + 1, number % 200 + 1_000_000);
+    // Edges of one time are short. Their tombstones have times that differ.
+    let apply =
+        |number: u64, time, action| graph.writer().apply(&change(edge(number).0, ty, edge(number).1, time, action));
+    let mut edges = 0;
+    loop {
+        match apply(edges, 1, EdgeAction::Add(b"")) {
+            Ok(_) => edges += 1,
+            Err(GraphError::NoSpace) if compact_gains(&store, &graph) => {}
+            Err(error) => break assert_eq!(error, GraphError::NoSpace),
+        }
+    }
+    let (mut is_stuck, mut waits) = (false, 0);
+    for number in 0..edges {
+        let time = 2 + (number * 0x9E37_79B9 % (1 << 40));
+        while let Err(error) = apply(number, time, EdgeAction::Remove) {
+            assert_eq!(error, GraphError::NoSpace);
+            if !compact_gains(&store, &graph) {
+                is_stuck = true;
+                waits += 1;
+                now_s += FULL_AGE_S + 1;
+                store.set_tombstone_age(now_s, FULL_AGE_S);
+                assert!(waits < 200, "edge {number} of {edges}: {:?}", store.stats());
+            }
+        }
+    }
+    assert!(is_stuck, "tombstones did not fill the store");
+    now_s += 2 * FULL_AGE_S;
+    store.set_tombstone_age(now_s, FULL_AGE_S);
+    while compact_gains(&store, &graph) {}
+    check(&store, &graph, ty, &BTreeSet::new());
+    assert_eq!(apply(edges, 1, EdgeAction::Add(b"")), Ok(true), "{:?}", store.stats());
+}
+
+/// Compacts all segments once. Returns true if more of them are free than before.
+fn compact_gains(store: &GraphStore, graph: &Graph) -> bool {
+    let free = || store.stats().segments_free + store.stats().segments_retired;
+    let before = free();
+    compact(graph);
+    free() > before
+}
+
 fn check(store: &GraphStore, graph: &Graph, ty: TypeId, live: &BTreeSet<(u64, u64)>) {
     let mut reader = store.reader().expect("one");
     let guard = reader.enter();

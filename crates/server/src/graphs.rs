@@ -5,6 +5,7 @@
 //! ```text
 //!   few segments free, or a command asks ──> slices of 64 KiB, each under the graph's writer ──> nothing left: idle
 //!   a quarter of the age of tombstones   ──> a sweep over all lists, in slices
+//!   compaction frees no room             ──> a shorter age of tombstones: see `TombstoneAge`
 //! ```
 //!
 //! Invariants: the thread holds a graph's writer for one slice, at most some 100 us, and never waits for it. It copies
@@ -44,12 +45,19 @@ const LIVE_FULL: u32 = 100;
 const LIVE_ASKED: u32 = 95;
 const LIVE_SHORT: u32 = 75;
 const LIVE_ALWAYS: u32 = 25;
+/// The least age of tombstones in a full store, in seconds: a client that repeats a change does so earlier.
+const FULL_AGE_S: u32 = 10;
+/// The number by which the age of tombstones is divided each time that compaction frees no room.
+const AGE_DIVISOR: u32 = 8;
+/// The passes of compaction that drop all tombstones of the least age: one marks them, another one drops them.
+const RIPE_PASSES: u32 = 2;
 
 /// Compacts until all workers have ended.
 pub(crate) fn run(shared: &Shared) {
     let graphs = &shared.graphs;
     let Some(store) = graphs.store() else { return };
-    let mut sweeps = Sweeps::new(shared.config.graph_tombstone_age_s);
+    let mut sweeps = Sweeps::new();
+    let mut age = TombstoneAge::new(shared.config.graph_tombstone_age_s);
     let (mut served, mut exhausted_at, mut found_nothing_at) = (0, 0, None::<Instant>);
     while !shared.threads.stop.workers_ended() {
         let dropping = store.free_dropped();
@@ -63,22 +71,28 @@ pub(crate) fn run(shared: &Shared) {
         if is_empty {
             continue;
         }
-        sweeps.advance(shared, store);
+        sweeps.advance(shared, store, age.current_s);
         for graph in store.graphs() {
             complete_left_batch(shared, graphs, &graph);
         }
         let wishes = graphs.wishes();
         let is_asked = wishes != served;
         let stats = store.stats();
-        let is_short = (stats.segments_free + stats.segments_retired) * 4 < stats.segments;
+        let segments_left = stats.segments_free + stats.segments_retired;
+        let is_full = segments_left < stats.segments_before_addition;
+        let is_short = is_full || segments_left * 4 < stats.segments;
         if stats.segments_free * 4 < stats.segments && stats.segments_retired > 0 {
             // In a store on a disk, retired segments wait for a commit.
             graphs.commits.ask();
         }
-        if found_nothing_at.is_some_and(|at| at.elapsed() < AGAIN) && !is_asked {
+        if !is_full && segments_left * 16 >= stats.segments {
+            age.reset();
+        }
+        let is_ripe = age.is_ripe();
+        if found_nothing_at.is_some_and(|at| at.elapsed() < AGAIN) && !is_asked && !is_ripe {
             continue;
         }
-        let live_max = match (is_asked, is_short) {
+        let live_max = match (is_asked || is_ripe, is_short) {
             (true, true) => LIVE_FULL,
             (true, false) => LIVE_ASKED,
             (false, true) => LIVE_SHORT,
@@ -93,34 +107,90 @@ pub(crate) fn run(shared: &Shared) {
         if has_gained || changed != exhausted_at {
             graphs.set_exhausted(false);
         }
-        if is_asked && !has_gained {
-            graphs.set_exhausted(true);
-            exhausted_at = changed;
+        if (is_asked || is_ripe) && !has_gained {
+            if is_short && age.shorten(changed) {
+                sweeps.next = Instant::now();
+            } else {
+                graphs.set_exhausted(true);
+                exhausted_at = changed;
+            }
         }
         found_nothing_at = (!has_gained).then(Instant::now);
     }
 }
 
+/// The age at which tombstones are dropped.
+///
+/// A full store must be able to remove edges, but each removal leaves a tombstone that is as long as the edge. So the
+/// age is divided whenever compaction frees no room, down to [`FULL_AGE_S`], and is the configured one again when
+/// additions find room and a sixteenth of the segments is free. Younger tombstones are dropped by passes of compaction as soon as they are old
+/// enough, without a request for them, and twice at most: without another change, a third pass finds no more.
+struct TombstoneAge {
+    configured_s: u32,
+    current_s: u32,
+    /// The next pass at the least age, and the number of passes that are left.
+    ripe_at: Option<Instant>,
+    passes_left: u32,
+    /// The number of changes before the last passes.
+    changed: Option<u64>,
+}
+
+impl TombstoneAge {
+    fn new(configured_s: u32) -> Self {
+        Self { configured_s, current_s: configured_s, ripe_at: None, passes_left: 0, changed: None }
+    }
+
+    fn reset(&mut self) {
+        *self = Self::new(self.configured_s);
+    }
+
+    /// Returns true if tombstones of the least age may be dropped by now.
+    fn is_ripe(&self) -> bool {
+        self.ripe_at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    /// Shortens the age after `changed` changes, because a pass of compaction freed no room. Returns false if it is the
+    /// least age already: then only time or another change helps.
+    fn shorten(&mut self, changed: u64) -> bool {
+        let least = self.configured_s.min(FULL_AGE_S);
+        if self.current_s > least {
+            self.current_s = (self.current_s / AGE_DIVISOR).max(least);
+            return true;
+        }
+        if self.changed.replace(changed) != Some(changed) {
+            self.passes_left = RIPE_PASSES;
+            self.ripe_at = None;
+        }
+        if self.is_ripe() {
+            self.ripe_at = None;
+        }
+        if self.ripe_at.is_none() && self.passes_left > 0 {
+            self.passes_left -= 1;
+            self.ripe_at = Some(Instant::now() + Duration::from_secs(u64::from(least) + 1));
+        }
+        false
+    }
+}
+
 /// The sweeps over the lists of all graphs, which mark and drop tombstones.
 struct Sweeps {
-    age_s: u32,
     next: Instant,
     /// The sweep in progress: the number of graphs that are done, and the position in the next one.
     at: Option<(usize, SweepPosition)>,
 }
 
 impl Sweeps {
-    fn new(age_s: u32) -> Self {
-        Self { age_s, next: Instant::now(), at: None }
+    fn new() -> Self {
+        Self { next: Instant::now(), at: None }
     }
 
-    /// Sets the store's clock, and runs some slices of a sweep if it is time.
-    fn advance(&mut self, shared: &Shared, store: &GraphStore) {
+    /// Sets the store's clock and the age of tombstones, and runs some slices of a sweep if it is time.
+    fn advance(&mut self, shared: &Shared, store: &GraphStore, age_s: u32) {
         let now_s = (shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) / 1000) as u32;
-        store.set_tombstone_age(now_s, self.age_s);
+        store.set_tombstone_age(now_s, age_s);
         if self.at.is_none() && Instant::now() >= self.next {
             self.at = Some((0, SweepPosition::default()));
-            let period = Duration::from_secs(u64::from(self.age_s) / 4);
+            let period = Duration::from_secs(u64::from(age_s) / 4);
             self.next = Instant::now() + period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX);
         }
         for _ in 0..SWEEP_SLICES {
@@ -245,5 +315,35 @@ fn commit_pause(commits: &GraphCommits, last: Instant) -> Duration {
     match commits.sync() {
         GraphSync::Every(TimeSpan(ns)) => Duration::from_nanos(ns).saturating_sub(last.elapsed()).min(LOOK_COMMIT),
         GraphSync::Never | GraphSync::Always => LOOK_COMMIT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_store_shortens_the_age_of_tombstones_step_by_step_and_then_waits_for_changes() {
+        let mut age = TombstoneAge::new(3600);
+        let steps: Vec<u32> = std::iter::from_fn(|| age.shorten(7).then_some(age.current_s)).collect();
+        assert_eq!(steps, [450, 56, FULL_AGE_S]);
+        // The last step asked for a pass when the youngest tombstones are due, and another one follows it.
+        for passes_left in [1, 0] {
+            assert_eq!((age.passes_left, age.ripe_at.is_some(), age.is_ripe()), (passes_left, true, false));
+            age.ripe_at = Some(Instant::now());
+            assert!(age.is_ripe() && !age.shorten(7));
+        }
+        assert_eq!(age.ripe_at, None, "a third pass without a change");
+        assert!(!age.shorten(8) && age.ripe_at.is_some(), "no pass after another change");
+        age.reset();
+        assert_eq!((age.current_s, age.ripe_at), (3600, None));
+    }
+
+    #[test]
+    fn full_store_never_lengthens_the_age_of_tombstones() {
+        for configured_s in [0, 5, FULL_AGE_S] {
+            let mut age = TombstoneAge::new(configured_s);
+            assert!(!age.shorten(1) && age.current_s == configured_s);
+        }
     }
 }

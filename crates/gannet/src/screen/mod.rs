@@ -210,12 +210,13 @@ impl<R> ViewState<R> {
     }
 
     fn lines(&self, view: &impl LiveView<Reading = R>, size: Size) -> Vec<ViewLine> {
-        let said = self.fault.as_deref().or(self.is_held.then_some("paused: space resumes"));
+        // A pause is named beside a fault, which it retains although the server may reply again by now.
+        let pause = self.is_held.then_some("paused: space resumes");
         let age = self.taken_at.filter(|_| self.fault.is_some()).map(|at| at.elapsed().as_secs());
         let age = age.map(|age| format!("the figures below are {age} s old"));
-        let mut lines: Vec<ViewLine> = said
+        let mut lines: Vec<ViewLine> = [pause, self.fault.as_deref(), age.as_deref()]
             .into_iter()
-            .chain(age.as_deref())
+            .flatten()
             .map(|text| ViewLine::new(Weight::Head, text, size.columns))
             .collect();
         let rest = Size { rows: size.rows.saturating_sub(lines.len()), ..size };
@@ -342,6 +343,10 @@ mod tests {
         live.taken_at = Instant::now().checked_sub(Duration::from_secs(7));
         assert_eq!(shown(&live, 80, 24)[..2], ["no reply", "the figures below are 7 s old"]);
         assert_eq!(shown(&live, 80, 6).len(), 6);
+        // Regression: a pause during a fault was not shown, so the fault seemed to last.
+        live.is_held = true;
+        let lines = ["paused: space resumes", "no reply", "the figures below are 7 s old"];
+        assert_eq!(shown(&live, 80, 24)[..3], lines);
     }
 
     #[test]

@@ -193,7 +193,7 @@ fn rerun_repeats_a_result_exactly_or_with_new_flags() {
     load_ends(&["--workload", &a, "--rate", "500", "--duration", "100ms", "--json", &c, "--quiet"], 0);
     assert!(result("c.json").workload.as_ref().unwrap().contains("rate = \"500.0/s\""));
     // Repeating the result of a search runs a search again.
-    let search = ["--slo", "p50=20s", "--start", "200", "--rate-max", "400", "--trial", "150ms", "--warm-up", "100ms"];
+    let search = ["--slo", "p50=20s", "--start", "200", "--rate-max", "400", "--trial", "600ms", "--warm-up", "100ms"];
     load_ends(&[&["--target", &addr, "--keys", "100", "--quiet", "--json", &c][..], &search].concat(), 0);
     load_ends(&["rerun", &c, "--json", &d, "--quiet"], 0);
     let (first, second) = (result("c.json"), result("d.json"));

@@ -529,7 +529,8 @@ pub static SETTINGS: [Setting; 73] = [
         range: Some((0, 30 * DAY)),
         reload: Reload::Restart,
         help: "The time for which a removed edge is remembered, so that an older addition that arrives later has no \
-               effect. It takes up to twice the time until the memory is free.",
+               effect. It takes up to twice the time until the memory is free. While graph memory is full, the time \
+               is as short as 10s.",
         value: |s| &mut s.graph_tombstone_age,
     },
     Setting {
