@@ -163,6 +163,10 @@ def test_client_without_a_schema_learns_it_by_reflection(server, plain):
         services = set(database.get_services())
         assert {"gannet.v1.Cache", "gannet.v1.Caches", "cache_client.Scs", "grpc.health.v1.Health"} <= services
         pool = DescriptorPool(database)
+        for service in services:
+            assert pool.FindServiceByName(service).methods, service
+        erase = pool.FindServiceByName("cache_client.Scs").FindMethodByName("ListErase")
+        assert erase.output_type.full_name == "gannet.v1.LengthReply"
         methods = pool.FindServiceByName("gannet.v1.Cache").methods_by_name
         assert len(methods) > 40
 

@@ -384,6 +384,13 @@ impl Encoder {
         self
     }
 
+    /// Adds a float of a oneof, also if it is 0.
+    pub fn one_of_float(&mut self, number: u32, value: f32) -> &mut Self {
+        self.varint(u64::from(number) << 3 | 5);
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
     /// Adds bytes or a string.
     pub fn bytes(&mut self, number: u32, value: &[u8]) -> &mut Self {
         if value.is_empty() { self } else { self.item(number, value) }

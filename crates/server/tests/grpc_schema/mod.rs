@@ -7,16 +7,6 @@ use protocol::grpc::protobuf::{Encoder, Message};
 /// The compiled schemas: a `FileDescriptorSet`.
 const SCHEMAS: &[u8] = include_bytes!("../../../../proto/schemas.binpb");
 
-/// Methods without a schema in the repository, each with the method whose requests are like its own, or with none.
-const OTHERS: [(&str, &str); 6] = [
-    ("/cache_client.Scs/SetIfNotExists", "/gannet.v1.Cache/Set"),
-    ("/cache_client.Scs/ListErase", "/gannet.v1.Cache/ListRetain"),
-    ("/cache_client.Scs/SortedSetLengthByScore", "/gannet.v1.Cache/SortedSetLength"),
-    ("/cache_client.Scs/SortedSetUnionStore", "/gannet.v1.Cache/SortedSetPut"),
-    ("/cache_client.Ping/Ping", ""),
-    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.health.v1.Health/Check"),
-];
-
 /// The depth of nested messages in a request.
 const DEPTH_MAX: usize = 4;
 
@@ -30,7 +20,7 @@ const BYTES: u64 = 12;
 /// A method: its path, and its request.
 pub struct SchemaMethod {
     pub path: String,
-    /// The name of the request's type; empty if the request has no fields.
+    /// The name of the request's type.
     request: String,
 }
 
@@ -56,7 +46,7 @@ impl SchemaField {
     pub fn write(&self, out: &mut Encoder, schema: &Schema, word: &[u8], depth: usize) {
         match self.kind {
             DOUBLE => out.one_of_double(self.number, 1.5),
-            FLOAT => unreachable!("no request has a float"),
+            FLOAT => out.one_of_float(self.number, 1.5),
             STRING | BYTES => out.item(self.number, word),
             MESSAGE => out.item(self.number, &schema.message(&self.of, word, depth + 1)),
             _ => out.one_of_uint(self.number, 1),
@@ -71,7 +61,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Reads the compiled schemas.
+    /// Reads the compiled schemas. A method that several services share occurs once, in the first of them.
     pub fn read() -> Self {
         let mut schema = Self { methods: Vec::new(), messages: Vec::new() };
         for file in parse(SCHEMAS).all(1) {
@@ -82,17 +72,18 @@ impl Schema {
             }
             for service in file.all(6).map(parse) {
                 for method in service.all(2).map(parse) {
-                    let path = format!("/{package}.{}/{}", text(service, 1), text(method, 1));
-                    schema.methods.push(SchemaMethod { path, request: text(method, 2) });
+                    schema.add_method(&format!("/{package}.{}/", text(service, 1)), method);
                 }
             }
         }
-        for (path, like) in OTHERS {
-            let request = schema.methods.iter().find(|method| method.path == like);
-            let request = request.map_or(String::new(), |method| method.request.clone());
-            schema.methods.push(SchemaMethod { path: path.to_owned(), request });
-        }
         schema
+    }
+
+    fn add_method(&mut self, service: &str, method: Message<'_>) {
+        let name = text(method, 1);
+        if self.methods.iter().all(|other| other.path.rsplit('/').next() != Some(&name)) {
+            self.methods.push(SchemaMethod { path: format!("{service}{name}"), request: text(method, 2) });
+        }
     }
 
     fn add_message(&mut self, scope: &str, message: Message<'_>) {

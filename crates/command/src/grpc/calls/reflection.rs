@@ -1,5 +1,7 @@
 //! Reflection: the services and their messages, for tools that know no schema.
 //!
+//! The schemas of Momento's services have the messages of `gannet.v1`, whose encoding is the same.
+//!
 //! Source: the services `grpc.reflection.v1` and `v1alpha` of the gRPC project, whose messages are equal.
 
 use super::SERVICES;
@@ -72,4 +74,43 @@ pub(super) fn reflect(message: Message<'_>) -> Result<CallPlan, CallError> {
         })
     });
     Ok(plan.staying_open())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn name(part: &[u8]) -> String {
+        let part = Message::parse(part).expect("a compiled schema");
+        String::from_utf8(part.bytes(1).to_vec()).expect("a name")
+    }
+
+    #[test]
+    fn each_listed_service_is_described_with_its_methods_alone() {
+        for service in SERVICES {
+            let (package, local) = service.name.rsplit_once('.').expect("a package");
+            let found = schemas().find(|(file, _, package)| defines(file, package, service.name.as_bytes()));
+            let (file, _, of) = found.unwrap_or_else(|| panic!("no schema has {}", service.name));
+            assert_eq!(of, package.as_bytes());
+            let file = Message::parse(file).expect("a compiled schema");
+            let described = file.all(6).find(|part| name(part) == local).expect("the service");
+            let methods = Message::parse(described).expect("a compiled schema").all(2).map(name);
+            let served = service.methods.iter().flat_map(|methods| methods.iter()).map(|method| method.name.to_owned());
+            assert_eq!(methods.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>(), "{}", service.name);
+        }
+    }
+
+    #[test]
+    fn imports_of_each_schema_can_be_asked_for() {
+        let names: BTreeSet<_> = schemas().map(|(_, name, _)| name).collect();
+        let mut imports = 0;
+        for (file, name, _) in schemas() {
+            for import in Message::parse(file).expect("a compiled schema").all(3) {
+                assert!(names.contains(import), "{}", String::from_utf8_lossy(name));
+                imports += 1;
+            }
+        }
+        assert!(imports > 5, "{imports} imports are too few to prove anything");
+    }
 }
