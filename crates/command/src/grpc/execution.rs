@@ -182,13 +182,16 @@ impl Execution {
             let progress = resp::serve(guard, &commands.request[self.at..], None, &mut buffers.out, session, ctx);
             self.at += progress.consumed;
             let is_done = self.at == commands.request.len();
+            let has_output = buffers.out.unsent() > 0;
             self.collect(&mut buffers.out, ctx);
             match progress.state {
                 SessionWait::NeedInput { .. } if is_done => break Ok(Ok(())),
                 SessionWait::OutputFull { want } if want > buffers.out.capacity() => {
                     buffers.extend_out(want);
                 }
-                SessionWait::OutputFull { .. } => {}
+                SessionWait::OutputFull { .. } if has_output => {}
+                // Other sessions must release their pins first: the output is empty and long enough.
+                SessionWait::OutputFull { .. } => break Err(SessionWait::Parked),
                 SessionWait::NeedInput { .. } | SessionWait::Close => {
                     break Ok(Err(CallError::not_executed()));
                 }

@@ -128,11 +128,17 @@ pub(super) fn execute(
         let progress = resp::serve(guard, commands, None, &mut buffers.out, redis, ctx);
         plain.consumed += progress.consumed;
         let is_done = plain.consumed == plain.requests.len();
+        let has_output = buffers.out.unsent() > 0;
         plain.answer(&mut buffers.out, wire, out, ctx);
         match progress.state {
             SessionWait::NeedInput { .. } if is_done => break,
             SessionWait::OutputFull { want } if want > buffers.out.capacity() => buffers.extend_out(want),
-            SessionWait::OutputFull { .. } => {}
+            SessionWait::OutputFull { .. } if has_output => {}
+            // Other sessions must release their pins first: the output is empty and long enough.
+            SessionWait::OutputFull { .. } => {
+                buffers.restore_out();
+                return Err(SessionWait::Parked);
+            }
             SessionWait::NeedInput { .. } | SessionWait::Close => break,
             wait => {
                 buffers.restore_out();

@@ -9,6 +9,7 @@
 //! output costs one comparison per request.
 
 use super::error::ErrorReply;
+use crate::memory::budget::Grant;
 use crate::push::outbox::MessageCheck;
 use crate::resp::call::{Call, Run, Step};
 use crate::resp::state::aside::LongReply;
@@ -69,6 +70,20 @@ pub(super) fn send_long_reply_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from
     let mut long = long_reply(call);
     if reply.len() - from > call.out.room() && !long.grant.resize(reply.capacity() as u64) {
         return Err(ErrorReply::ClientMemory.into());
+    }
+    long.bytes = reply;
+    send_reply_from(call, long, from)
+}
+
+/// Sends a reply, without its first `from` bytes, that a command has collected after it changed something: even if
+/// client memory is used up. `grant` has the client memory that the command has reserved for the reply.
+pub(super) fn send_held_reply(call: &mut Call<'_, '_>, (reply, from): (Vec<u8>, usize), grant: Option<Grant>) -> Run {
+    let mut long = long_reply(call);
+    if let Some(grant) = grant {
+        long.grant = grant;
+    }
+    if reply.len() - from > call.out.room() {
+        long.grant.force(reply.capacity() as u64);
     }
     long.bytes = reply;
     send_reply_from(call, long, from)

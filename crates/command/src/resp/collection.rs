@@ -550,6 +550,8 @@ fn pop_over_visits<C: Pops>(
                 walk.cursor += count;
                 call.ops += 1 + count as usize / C::POPPED_AN_OP;
             }
+            // What is popped must be replied: if the reply cannot grow, it ends.
+            Popped::NoRoom(bytes) if step == 1 && walk.cursor > 0 && !slices::grow_reply(call.out, bytes) => break,
             Popped::NoRoom(bytes) if step == 1 => collect_room(call.out, bytes)?,
             // Rounded up, so that the next step is shorter.
             Popped::NoRoom(bytes) => walk.element_bytes = (bytes as u64).div_ceil(step),

@@ -556,7 +556,9 @@ impl ErrorReply {
             Self::RecordTooLarge => {
                 "ERR a field with its value would be longer than an item may be: raise `store.item_max`"
             }
-            Self::AnswerTooLong => "ERR the answer is longer than the maximum: request a part (HSCAN, HMGET)",
+            Self::AnswerTooLong => {
+                "ERR the answer is longer than the maximum: request a part, as with HSCAN, HMGET or LRANGE"
+            }
             Self::TooManySets => "ERR the maximum of 1023 record sets is reached",
             Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
             Self::Damaged => "ERR the value is damaged: delete the key",

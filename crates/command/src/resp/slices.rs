@@ -330,6 +330,13 @@ pub(super) fn end_unfinished_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>,
     stop
 }
 
+/// Makes room in a collected reply for `bytes` more bytes. Returns false if it would be too long, or client memory is
+/// used up. For a command that has changed something and must reply what it has.
+pub(super) fn grow_reply(out: &mut OutBuffer, bytes: usize) -> bool {
+    let want = bytes + LINE_ROOM;
+    out.collected() + want <= ANSWER_BYTES_MAX && out.make_room(want + LINE_ROOM)
+}
+
 /// Returns an error unless the collected reply has room for `bytes` more bytes.
 pub(super) fn collect_room(out: &OutBuffer, bytes: usize) -> Run {
     let want = bytes + LINE_ROOM;

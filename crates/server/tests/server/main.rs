@@ -33,6 +33,7 @@ mod flash;
 mod flash_commands;
 mod flash_query;
 mod flash_walks;
+mod full_replies;
 mod graph;
 mod graph_drop;
 mod graph_load;

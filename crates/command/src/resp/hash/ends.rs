@@ -14,6 +14,8 @@ use crate::resp::string;
 use crate::resp::typed;
 use crate::resp::typed::{Edited, KeyParts, put_text, record, reply_bytes};
 use crate::visit::out::LINE_ROOM;
+use crate::visit::progress::SessionWait;
+use protocol::resp::reply::NUMBER_LINE_BYTES_MAX;
 use protocol::resp::{Args, reply};
 use record::{Bin, Edit, Name, Value};
 use segment::Expire;
@@ -146,6 +148,35 @@ fn reply_expiries<'c>(
     Ok(())
 }
 
+/// Checks that the reply has room for the values of all fields, before the first slice of them is changed. May take
+/// several visits, with the key locked.
+fn values_fit<'c>(call: &mut Call<'c, '_>, key: &[u8], names: Args<'c>) -> Run {
+    if !call.collects_replies || call.session.fits {
+        return Ok(());
+    }
+    let mut left = slices::words_left(call, names);
+    while left.len() > 0 {
+        let (slice, behind) = left.split(FIELDS_A_SLICE);
+        let (key, now_ms) = (call.key(key), call.ctx.view().now_ms);
+        let item = call.guard.items().get(&key);
+        let parts = KeyParts::new(call.guard, key);
+        let record = record(item.as_ref(), call.ctx.view(), &parts)?;
+        for name in slice {
+            let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
+            call.session.sum += bin.map_or(NUMBER_LINE_BYTES_MAX, |bin| reply_bytes(&bin.value)) as i64;
+        }
+        slices::words_done(call, slice.len() as u32, slice.wire_bytes());
+        call.ops += slice.len();
+        left = behind;
+        if left.len() > 0 && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+    slices::collect_room(call.out, call.session.sum as usize + NUMBER_LINE_BYTES_MAX)?;
+    (call.session.done, call.session.passed, call.session.sum, call.session.fits) = (0, (0, 0), 0, true);
+    Ok(())
+}
+
 /// Replies with the values of fields, and calls `each` to change each field that exists.
 fn reply_values_and_change<'c>(
     call: &mut Call<'c, '_>,
@@ -155,6 +186,7 @@ fn reply_values_and_change<'c>(
     each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, ErrorReply>,
 ) -> Run {
     let key = all.into_iter().next().unwrap_or_default();
+    values_fit(call, key, names)?;
     let mut slices = Slices::begin(call, (name, all), key, (names, 1), false)?;
     while let Some((slice, _)) = slices.next(call)? {
         let (room, version) = (call.out.room(), call.session.version);

@@ -81,14 +81,27 @@ impl Walk {
         met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes() + elements
     }
 
+    /// Reserves the bytes that the walk will hold when it holds `more` bytes more. Returns false if client memory is
+    /// used up.
+    pub(in crate::resp) fn reserve_more(&mut self, budget: &Arc<Budget>, more: usize) -> bool {
+        let bytes = self.held_bytes() + more;
+        bytes <= FREE_BYTES && self.grant.is_none() || self.grant(budget).resize(bytes as u64)
+    }
+
+    /// Accounts for the bytes that the walk holds, even if client memory is used up.
+    pub(in crate::resp) fn force(&mut self, budget: &Arc<Budget>) {
+        let bytes = self.held_bytes() as u64;
+        self.grant(budget).force(bytes);
+    }
+
+    fn grant(&mut self, budget: &Arc<Budget>) -> &mut Grant {
+        self.grant.get_or_insert_with(|| Grant::none(budget, budget::MemoryUse::Walks))
+    }
+
     /// Reserves the bytes that the walk holds. Returns false if client memory is used up. A short walk reserves
     /// nothing.
     pub(in crate::resp) fn reserve(&mut self, budget: &Arc<Budget>) -> bool {
-        let bytes = self.held_bytes();
-        if bytes <= FREE_BYTES && self.grant.is_none() {
-            return true;
-        }
-        self.grant.get_or_insert_with(|| Grant::none(budget, budget::MemoryUse::Walks)).resize(bytes as u64)
+        self.reserve_more(budget, 0)
     }
 }
 

@@ -67,6 +67,8 @@ impl<'c> Listed<'c> {
 const EXAMINED_A_STEP: usize = 64;
 /// Room before a reply that is collected, for the lines before its elements.
 const HEAD_ROOM: usize = 160;
+/// The maximum length of an identifier in a reply.
+const ID_BYTES: usize = 64;
 
 pub(in crate::resp) fn xpending<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let ([key, group], version) = (words(args), call.session.version);
@@ -137,16 +139,24 @@ fn list_pending<'c>(
     }
     call.count_read(true);
     let text = std::mem::take(&mut walk.found);
-    send_behind(call, text, |head| reply::array(head, walk.keys))
+    send_behind(call, (text, None), |head| reply::array(head, walk.keys))
 }
 
-/// Sends a reply that follows the first [`HEAD_ROOM`] bytes of `text`, behind the lines that `put_head` writes.
-fn send_behind(call: &mut Call<'_, '_>, mut text: Vec<u8>, put_head: impl FnOnce(&mut Vec<u8>)) -> Run {
+/// Sends a reply that follows the first [`HEAD_ROOM`] bytes of `text`, behind the lines that `put_head` writes. With a
+/// grant, the command has changed something and sends its reply even if client memory is used up.
+fn send_behind(
+    call: &mut Call<'_, '_>,
+    (mut text, grant): (Vec<u8>, Option<Grant>),
+    put_head: impl FnOnce(&mut Vec<u8>),
+) -> Run {
     let mut head = Vec::new();
     put_head(&mut head);
     let from = HEAD_ROOM - head.len();
     text[from..HEAD_ROOM].copy_from_slice(&head);
-    aside::send_long_reply_from(call, text, from)
+    match grant {
+        Some(_) => aside::send_held_reply(call, (text, from), grant),
+        None => aside::send_long_reply_from(call, text, from),
+    }
 }
 
 /// Writes the number of pending entries of a group, the first and the last one, and the number of each consumer.
@@ -294,13 +304,19 @@ fn new_work(call: &Call<'_, '_>, min_idle_ms: i64, only_ids: bool) -> Box<ClaimW
     })
 }
 
-/// Accounts for the memory of a claim's reply.
-fn check_memory(work: &mut ClaimWork) -> Run {
-    let bytes = work.text.capacity() + work.deleted_text.capacity();
-    if bytes > FREE_BYTES && !work.grant.resize(bytes as u64) {
-        return Err(ErrorReply::ClientMemory.into());
-    }
-    Ok(())
+/// Accounts for the memory of a claim's reply with `more` bytes more. Returns false if client memory is used up.
+fn has_memory(work: &mut ClaimWork, more: usize) -> bool {
+    // A growing buffer may be twice as long as its contents.
+    let bytes = work.text.capacity() + work.deleted_text.capacity() + 2 * more;
+    bytes <= FREE_BYTES || work.grant.resize(bytes as u64)
+}
+
+/// Returns true if a claim ends because client memory is used up: what is claimed must be replied.
+///
+/// # Errors
+/// If nothing is claimed yet.
+fn ends_full(work: &ClaimWork) -> Result<bool, Interrupt> {
+    if work.claimed + work.deleted > 0 { Ok(true) } else { Err(ErrorReply::ClientMemory.into()) }
 }
 
 /// Retains the state of a claim that another visit continues.
@@ -414,7 +430,10 @@ pub(in crate::resp) fn xclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
         Err(stop) => return Err(retained(call, work, stop)),
     };
     match claim_ids(call, [key, group, consumer], (all, ids), &mut work) {
-        Ok(true) => send_behind(call, work.text, |head| reply::array(head, work.claimed)),
+        Ok(true) => {
+            let (text, claimed, grant) = (work.text, work.claimed, work.grant);
+            send_behind(call, (text, Some(grant)), |head| reply::array(head, claimed))
+        }
         Ok(false) => {
             no_group(call.out, [key, group], &NO_GROUP);
             Ok(())
@@ -462,14 +481,19 @@ fn claim_ids<'c>(
     (all, ids): (Args<'c>, u32),
     work: &mut ClaimWork,
 ) -> Result<bool, Interrupt> {
-    let most = if call.collects_replies { CLAIMED_A_STEP } else { FIELDS_A_SLICE };
+    let mut most = if call.collects_replies { CLAIMED_A_STEP } else { FIELDS_A_SLICE };
     loop {
         let left = ids - call.session.done;
         let (some, _) = slices::words_left(call, all).split(left.min(most));
-        if !claim_some(call, [key, group, consumer], some, work)? {
-            return Ok(false);
+        match claim_some(call, [key, group, consumer], some, work)? {
+            ClaimStep::Done => {}
+            ClaimStep::NoGroup => return Ok(false),
+            ClaimStep::NoMemory if some.len() > 1 => {
+                most = some.len() as u32 / 2;
+                continue;
+            }
+            ClaimStep::NoMemory => return ends_full(work),
         }
-        check_memory(work)?;
         call.ops += CLAIM_OPS * some.len();
         if left <= most {
             return Ok(true);
@@ -481,16 +505,25 @@ fn claim_ids<'c>(
     }
 }
 
-/// Claims these identifiers by one change. Returns false if there is no such group.
+/// The result of a change that claims some entries.
+enum ClaimStep {
+    Done,
+    NoGroup,
+    /// Nothing was changed: there is no client memory for the reply.
+    NoMemory,
+}
+
+/// Claims these identifiers by one change.
 fn claim_some<'c>(
     call: &mut Call<'c, '_>,
     [key, group, consumer]: [&[u8]; 3],
     ids: Args<'c>,
     work: &mut ClaimWork,
-) -> Result<bool, Interrupt> {
-    let (options, mut text) = (work.options, Vec::new());
+) -> Result<ClaimStep, Interrupt> {
+    let (options, mut text, mut has_room) = (work.options, Vec::new(), true);
     let (claimed, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
+        has_room = true;
         let (Some(old), Some(mut found)) = (old, stream.groups().group(group)?) else {
             return Ok(Edited::Keep(None));
         };
@@ -503,14 +536,18 @@ fn claim_some<'c>(
         for id in ids {
             count += u64::from(claiming.claim(old, stream, whole_id(id)?)? == Claimed::Taken);
         }
-        let answer = Some((count, claiming.is_new));
-        Ok(if claiming.is_changed || is_ahead { Edited::Store(answer) } else { Edited::Keep(answer) })
+        let (answer, is_changed) = (Some((count, claiming.is_new)), claiming.is_changed);
+        has_room = has_memory(work, text.len());
+        Ok(if has_room && (is_changed || is_ahead) { Edited::Store(answer) } else { Edited::Keep(answer) })
     })?;
-    let Some((count, is_new)) = claimed else { return Ok(false) };
+    let Some((count, is_new)) = claimed else { return Ok(ClaimStep::NoGroup) };
+    if !has_room {
+        return Ok(ClaimStep::NoMemory);
+    }
     note(call, key, is_new, effect.is_changed);
     work.text.extend_from_slice(&text);
     work.claimed += count;
-    Ok(true)
+    Ok(ClaimStep::Done)
 }
 
 /// Counts a change, and sends the event of a new consumer.
@@ -629,10 +666,10 @@ pub(in crate::resp) fn xautoclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         }
         Err(stop) => return Err(retained(call, work, stop)),
     }
-    let ClaimWork { mut text, claimed, deleted_text, deleted, next, .. } = *work;
+    let ClaimWork { mut text, claimed, deleted_text, deleted, next, grant, .. } = *work;
     reply::array(&mut text, deleted);
     text.extend_from_slice(&deleted_text);
-    send_behind(call, text, |head| {
+    send_behind(call, (text, Some(grant)), |head| {
         reply::array(head, 3);
         put_id(head, next);
         reply::array(head, claimed);
@@ -645,19 +682,28 @@ fn auto_claim(
     [key, group, consumer]: [&[u8]; 3],
     work: &mut ClaimWork,
 ) -> Result<bool, Interrupt> {
-    let most = u64::from(if call.collects_replies { CLAIMED_A_STEP } else { FIELDS_A_SLICE });
+    let mut most = u64::from(if call.collects_replies { CLAIMED_A_STEP } else { FIELDS_A_SLICE });
     loop {
         let (options, from) = (work.options, (work.next, work.count.min(most), work.attempts.min(most)));
-        let mut text = Vec::new();
+        let (mut text, mut has_room) = (Vec::new(), true);
         let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
             text.clear();
             let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else { return Ok(Edited::Keep(None)) };
             let mut claiming = Claiming::new(found, consumer, options, &mut text);
             let step = claim_from(old, stream, from, &mut claiming)?;
-            let answer = Some(AutoClaimed { is_new: claiming.is_new, ..step });
-            Ok(if claiming.is_changed { Edited::Store(answer) } else { Edited::Keep(answer) })
+            let (is_new, is_changed) = (claiming.is_new, claiming.is_changed);
+            has_room = has_memory(work, text.len() + step.deleted.len() * ID_BYTES);
+            let answer = Some(AutoClaimed { is_new, ..step });
+            Ok(if has_room && is_changed { Edited::Store(answer) } else { Edited::Keep(answer) })
         })?;
         let Some(step) = step else { return Ok(false) };
+        if !has_room && most > 1 {
+            most /= 2;
+            continue;
+        }
+        if !has_room {
+            return ends_full(work);
+        }
         note(call, key, step.is_new, effect.is_changed);
         let deleted = step.deleted.len() as u64;
         step.deleted.iter().for_each(|id| put_id(&mut work.deleted_text, *id));
@@ -665,7 +711,6 @@ fn auto_claim(
         (work.claimed, work.deleted) = (work.claimed + step.claimed, work.deleted + deleted);
         (work.count, work.attempts) = (work.count - step.claimed - deleted, work.attempts - step.examined);
         work.next = step.next.unwrap_or_default();
-        check_memory(work)?;
         call.ops += CLAIM_OPS * step.examined as usize;
         if step.next.is_none() || work.count == 0 || work.attempts == 0 {
             return Ok(true);

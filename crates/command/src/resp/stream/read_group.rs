@@ -22,6 +22,7 @@ use crate::resp::typed::Edited;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use record::{Damaged, PendingEntry, StreamEdit, StreamGroup, StreamId, StreamValue, Streams};
+use std::sync::Arc;
 
 /// The maximum number of entries that one change delivers.
 const DELIVERED_A_STEP: u64 = 32;
@@ -204,13 +205,31 @@ struct DeliveryStep {
     is_new: bool,
 }
 
-/// Delivers some entries of a stream, behind those that the walk has delivered. Appends them to the walk.
+/// Delivers some entries of a stream, behind those that the walk has delivered. Appends them to the walk. Returns `None`,
+/// and delivers nothing, if there is no client memory even for one entry.
 fn deliver_some<'c>(
     call: &mut Call<'c, '_>,
     request: StreamsRequest<'c>,
-    (key, id): (&[u8], &[u8]),
+    place: (&[u8], &[u8]),
     walk: &mut Walk,
-) -> Result<DeliveryStep, Interrupt> {
+) -> Result<Option<DeliveryStep>, Interrupt> {
+    let mut most = request.most.saturating_sub(walk.cursor).min(DELIVERED_A_STEP);
+    loop {
+        match deliver_most(call, request, place, (walk, most))? {
+            None if most > 1 => most /= 2,
+            step => return Ok(step),
+        }
+    }
+}
+
+/// Delivers up to `most` entries, as [`deliver_some`] does. Returns `None`, and delivers nothing, if there is no client
+/// memory for so many.
+fn deliver_most<'c>(
+    call: &mut Call<'c, '_>,
+    request: StreamsRequest<'c>,
+    (key, id): (&[u8], &[u8]),
+    (walk, most): (&mut Walk, u64),
+) -> Result<Option<DeliveryStep>, Interrupt> {
     let (now_ms, version) = (now_ms(call), call.session.version);
     let (group, consumer) = request.group.unwrap_or_default();
     let after = match GroupWanted::read(id)? {
@@ -219,15 +238,15 @@ fn deliver_some<'c>(
         }
         wanted => wanted,
     };
-    let most = request.most.saturating_sub(walk.cursor).min(DELIVERED_A_STEP);
+    let budget = Arc::clone(&call.ctx.shared.budget);
     let mut text = Vec::with_capacity(most as usize * ENTRY_BYTES);
     let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
         let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else {
-            return Ok(Edited::Keep(DeliveryStep::default()));
+            return Ok(Edited::Keep(Some(DeliveryStep::default())));
         };
         if after == GroupWanted::New && old.before(behind(found.last))? == old.len() {
-            return Ok(Edited::Keep(DeliveryStep { has_group: true, ..DeliveryStep::default() }));
+            return Ok(Edited::Keep(Some(DeliveryStep { has_group: true, ..DeliveryStep::default() })));
         }
         let (owner, is_new) = stream.groups().see_consumer(found.number, consumer, now_ms)?;
         let mut delivery = Delivery {
@@ -245,14 +264,19 @@ fn deliver_some<'c>(
         if delivery.group != found {
             stream.groups().set_group(group, &delivery.group)?;
         }
-        Ok(Edited::Store(DeliveryStep { has_group: true, count, has_more: count == most, last, is_new }))
+        // A growing buffer may be twice as long as its contents.
+        if !walk.reserve_more(&budget, delivery.to.len() * 2) {
+            return Ok(Edited::Keep(None));
+        }
+        Ok(Edited::Store(Some(DeliveryStep { has_group: true, count, has_more: count == most, last, is_new })))
     })?;
+    let Some(step) = step else { return Ok(None) };
     walk.query.bytes.extend_from_slice(&text);
     walk.cursor += step.count;
     (walk.start, walk.wanted) = (step.last.ms, step.last.seq);
     note(call, key, step.is_new, effect.is_changed);
     let is_full = walk.found.len() + walk.query.bytes.len() > REPLY_BYTES;
-    Ok(DeliveryStep { has_more: step.has_more && walk.cursor < request.most && !is_full, ..step })
+    Ok(Some(DeliveryStep { has_more: step.has_more && walk.cursor < request.most && !is_full, ..step }))
 }
 
 /// Delivers entries of all streams of a request: `walk.left` streams are done, and `walk.keys` of them are in the
@@ -263,9 +287,14 @@ fn deliver_all<'c>(
     request: StreamsRequest<'c>,
     walk: &mut Walk,
 ) -> Result<Option<&'c [u8]>, Interrupt> {
+    let mut is_full = false;
     for (key, id) in request.keys.into_iter().zip(request.ids).skip(walk.left as usize) {
         loop {
-            let step = deliver_some(call, request, (key, id), walk)?;
+            let Some(step) = deliver_some(call, request, (key, id), walk)? else {
+                // What is delivered must be replied, so the reply ends before this entry.
+                is_full = true;
+                break;
+            };
             if !step.has_group && walk.keys == 0 && walk.cursor == 0 {
                 return Ok(Some(key));
             }
@@ -277,7 +306,10 @@ fn deliver_all<'c>(
                 return Err(SessionWait::Yield.into());
             }
         }
-        if walk.cursor > 0 || GroupWanted::read(id)? != GroupWanted::New {
+        if is_full && walk.keys == 0 && walk.cursor == 0 {
+            return Err(ErrorReply::ClientMemory.into());
+        }
+        if walk.cursor > 0 || !is_full && GroupWanted::read(id)? != GroupWanted::New {
             if call.session.version == Version::Resp2 {
                 reply::array(&mut walk.found, 2);
             }
@@ -287,7 +319,7 @@ fn deliver_all<'c>(
             walk.keys += 1;
         }
         (walk.left, walk.cursor) = (walk.left + 1, 0);
-        if blocking::is_turn(call) {
+        if is_full || blocking::is_turn(call) {
             break;
         }
         if call.collects_replies && call.is_slice_used() && (walk.left as usize) < request.keys.len() {
@@ -301,9 +333,7 @@ fn deliver_all<'c>(
 /// visit ends.
 fn retained(call: &mut Call<'_, '_>, mut walk: Box<Walk>, is_begun: bool, stop: Interrupt) -> Interrupt {
     if matches!(stop, Interrupt::State(_)) && is_begun {
-        if !walk.reserve(&call.ctx.shared.budget) {
-            return ErrorReply::ClientMemory.into();
-        }
+        walk.force(&call.ctx.shared.budget);
         call.session.walk = Some(walk);
         call.session.done = call.session.done.max(1);
     }
@@ -356,6 +386,7 @@ pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
     let mut all = Vec::with_capacity(walk.found.len() + 16);
     super::read::put_head(&mut all, call.session.version, walk.keys);
     all.append(&mut walk.found);
+    let grant = walk.grant.take();
     drop(walk);
-    aside::send_long_reply(call, all)
+    aside::send_held_reply(call, (all, 0), grant)
 }
