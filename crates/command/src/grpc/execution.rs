@@ -129,10 +129,14 @@ impl Execution {
             }
             let next = match self.next() {
                 Ok(Flow::WithCaller(next)) => next(caller(session, ctx)),
+                Ok(Flow::IfMayFlush(namespace, next)) => match resp::flush_refusal(session, &ctx.shared, namespace) {
+                    Some(reply) => Err(error_of(&reply)),
+                    None => next(),
+                },
                 next => next,
             };
             match next {
-                Ok(Flow::WithCaller(_)) => return Ok(Err(CallError::unexpected())),
+                Ok(Flow::WithCaller(_) | Flow::IfMayFlush(..)) => return Ok(Err(CallError::unexpected())),
                 Ok(Flow::Execute(commands)) => {
                     self.replies = Vec::new();
                     if !self.grant.resize(self.plan.held_bytes + commands.request.capacity() as u64) {

@@ -201,6 +201,8 @@ pub(super) enum Flow {
     Reply(Vec<u8>),
     /// The call continues with its user, which is authenticated now.
     WithCaller(Box<dyn FnOnce(Caller) -> Next + Send>),
+    /// The call continues if its user may delete all items of a namespace; `None` for one that does not exist.
+    IfMayFlush(Option<Namespace>, Box<dyn FnOnce() -> Next + Send>),
     /// The call begins a stream of events. The messages are its first ones.
     Subscribe(StreamRequest, Vec<u8>),
 }

@@ -1,6 +1,7 @@
 //! The users of gRPC calls: their rights to topics, and the users of signed tokens.
 
 use super::acl::{ClientUser, DEFAULT, Rights, TokenUser, User, number_named};
+use super::error::ErrorReply;
 use super::session::SessionState;
 use crate::clients::client_info::ClientInfo;
 use crate::context::WorkerContext;
@@ -100,6 +101,29 @@ pub(crate) fn unrestricted_user(session: &SessionState, ctx: &WorkerContext) -> 
             ctx.connection_table().client_info(ctx.push.watch.connection, user).unwrap_or_default()
         }
     })
+}
+
+/// Returns the error line of a `FLUSHDB` that the session's user may not execute in a namespace; `None` if the user
+/// may. Only a user of all namespaces may flush one that does not exist (`None`), so that others do not learn which
+/// exist.
+pub(crate) fn flush_refusal(session: &SessionState, shared: &Shared, namespace: Option<Namespace>) -> Option<Vec<u8>> {
+    let number = number_named("flushdb");
+    let refusal = match current(&session.user, shared) {
+        None => ErrorReply::NoPermission(number),
+        Some(user) => {
+            let user = user?;
+            let rights = &user.rights;
+            let may_use = |of: Namespace| rights.allows_namespace(of.0, &shared.namespaces.name(of));
+            if !rights.allows(number) {
+                ErrorReply::NoPermission(number)
+            } else if rights.all_namespaces() || namespace.is_some_and(may_use) {
+                return None;
+            } else {
+                ErrorReply::NoNamespacePermission
+            }
+        }
+    };
+    Some(refusal.line().as_slice().to_vec())
 }
 
 /// Selects the version of the protocol for the session's next command: 3, or 2.

@@ -102,8 +102,8 @@ pub(crate) use acl::TokenUser;
 pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use blocking::waits_in_command;
 pub(crate) use call_user::{
-    CallUser, StreamRight, abandon_query, call_user, enter_as_token, home_namespace, prepare_publication,
-    speak_version_3, topic_right, unrestricted_user, watch_right,
+    CallUser, StreamRight, abandon_query, call_user, enter_as_token, flush_refusal, home_namespace,
+    prepare_publication, speak_version_3, topic_right, unrestricted_user, watch_right,
 };
 pub(crate) use connection::enter_namespace;
 pub(crate) use dispatch::release;

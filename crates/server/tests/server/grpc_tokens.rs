@@ -145,6 +145,49 @@ fn token_permits_what_its_role_says_for_its_cache_and_keys() {
 }
 
 #[test]
+fn caller_without_the_right_does_not_learn_which_caches_exist() {
+    let (running, secret) = with_key(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    for rules in ["limited on >pw ~* &* +@all ns=shop", "reader on >pw ~* &* +get", "flusher on >pw ~* &* +flushdb"] {
+        redis.text(&format!("ACL SETUSER {rules}"));
+    }
+    let mut calls = Calls::connect(&running);
+    create(&mut calls, "shop");
+    create(&mut calls, "other");
+    let token = token(&secret, permissions(Some((grant(TokenRole::ReadWrite, None, None), None))));
+    let admin = self::token(&secret, permissions(None));
+    assert_eq!(calls.status("Set", &admin, "other", &item("k", b"v")), "0");
+    let mut ask = |method: &str, token: &str, name: &str| {
+        let answer = calls.ask(&format!("/control_client.ScsControl/{method}"), token, "", &key(name));
+        (answer.status, answer.text)
+    };
+    for (method, callers) in [
+        ("DeleteCache", vec![&token[..], "limited:pw", "reader:pw", "flusher:pw", "limited:wrong"]),
+        ("FlushCache", vec![&token[..], "limited:pw", "reader:pw", "limited:wrong"]),
+        ("CreateCache", vec![&token[..], "reader:pw", "flusher:pw", "limited:wrong"]),
+    ] {
+        for caller in callers {
+            let (there, missing) = (ask(method, caller, "other"), ask(method, caller, "none"));
+            assert_eq!(there, missing, "{method} by {caller}");
+            let status = if caller == "limited:wrong" { "16" } else { "7" };
+            assert_eq!(there.0, status, "{method} by {caller}: {}", there.1);
+        }
+    }
+    for (method, caller, name, status) in [
+        ("FlushCache", "limited:pw", "shop", "0"),
+        ("DeleteCache", "limited:pw", "shop", "0"),
+        ("DeleteCache", &admin, "none", "5"),
+        ("FlushCache", &admin, "none", "5"),
+        ("CreateCache", &admin, "other", "6"),
+    ] {
+        assert_eq!(ask(method, caller, name).0, status, "{method} {name} by {caller}");
+    }
+    assert_eq!(calls.status("Get", &admin, "other", &key("k")), "0");
+    assert!(calls.ask("/cache_client.Scs/Get", &admin, "other", &key("k")).value().is_some(), "nothing was deleted");
+    running.stop();
+}
+
+#[test]
 fn plain_calls_with_different_tokens_never_share_rights() {
     let (running, secret) = with_key(config());
     let mut calls = Calls::connect(&running);

@@ -1,7 +1,7 @@
 //! Calls on caches, which are namespaces, and calls that say whether the server serves.
 
 use super::common;
-use crate::grpc::plan::{CallError, CallPlan, Commands, Next, reply};
+use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, reply};
 use crate::keyspace::namespace_config::{NAME_BYTES_MAX, NamespaceConfig};
 use crate::keyspace::namespaces::{DEFAULT_NAME, Namespaces};
 use crate::shared::Shared;
@@ -57,37 +57,57 @@ pub(super) fn create_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result
     }))
 }
 
-/// Decodes 1 name. The items of the cache are deleted too.
+/// Decodes 1 name. The items of the cache are deleted too. A caller learns whether the cache exists only if it may
+/// delete the items.
 pub(super) fn delete_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
     let (name, shared) = (name(message)?, Arc::clone(shared));
     if name == DEFAULT_NAME {
         return Err(CallError::invalid("the default cache cannot be deleted; flush it"));
     }
-    let cache = shared.namespaces.find(name.as_bytes()).ok_or_else(|| not_found(&name))?;
-    if shared.config.listener_namespaces & 1 << cache.0 != 0 {
-        let text =
-            format!("the cache {name} has listeners; remove them from the configuration file first, or flush it");
-        return Err(CallError::new(Status::FailedPrecondition, text));
-    }
-    let mut commands = Commands::one(&[b"CONFIG", b"GET", b"maxmemory"]);
-    commands.add(&[b"FLUSHDB"]);
-    let plan = CallPlan::new(commands, move |_| {
-        let _one = shared.cache_creation.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.namespaces.find(name.as_bytes()) != Some(cache) {
-            return Err(not_found(&name));
+    let cache = shared.namespaces.find(name.as_bytes());
+    let mut is_permitted = false;
+    let plan = CallPlan::new(Commands::one(&[b"CONFIG", b"GET", b"maxmemory"]), move |_| {
+        if std::mem::replace(&mut is_permitted, true) {
+            return remove_cache(&name, cache, &shared);
         }
-        shared.topics.end_namespace(cache);
-        shared.namespaces.unset(&shared.store, cache, !shared.store.keeps(Namespace::DEFAULT));
-        shared.host.wake_background();
-        common::done()
+        let (name, listeners) = (name.clone(), shared.config.listener_namespaces);
+        let flush = move || match cache {
+            None => Err(not_found(&name)),
+            Some(cache) if listeners & 1 << cache.0 != 0 => {
+                let text = "has listeners; remove them from the configuration file first, or flush it";
+                Err(CallError::new(Status::FailedPrecondition, format!("the cache {name} {text}")))
+            }
+            Some(_) => Ok(Flow::Execute(Commands::one(&[b"FLUSHDB"]))),
+        };
+        Ok(Flow::IfMayFlush(cache, Box::new(flush)))
     });
-    Ok(plan.within(cache))
+    Ok(match cache {
+        Some(cache) => plan.within(cache),
+        None => plan,
+    })
 }
 
-/// Decodes 1 name.
+/// Removes a cache whose items are deleted.
+fn remove_cache(name: &str, cache: Option<Namespace>, shared: &Shared) -> Next {
+    let _one = shared.cache_creation.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = cache.filter(|cache| shared.namespaces.find(name.as_bytes()) == Some(*cache));
+    let cache = cache.ok_or_else(|| not_found(name))?;
+    shared.topics.end_namespace(cache);
+    shared.namespaces.unset(&shared.store, cache, !shared.store.keeps(Namespace::DEFAULT));
+    shared.host.wake_background();
+    common::done()
+}
+
+/// Decodes 1 name. A caller learns whether the cache exists only if it may delete the items.
 pub(super) fn flush_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
     let name = name(message)?;
-    let cache = shared.namespaces.find(name.as_bytes()).ok_or_else(|| not_found(&name))?;
+    let Some(cache) = shared.namespaces.find(name.as_bytes()) else {
+        // The command needs no right, but a client that must authenticate may not execute it.
+        return Ok(CallPlan::one(&[b"UNWATCH"], move |_| {
+            let name = name.clone();
+            Ok(Flow::IfMayFlush(None, Box::new(move || Err(not_found(&name)))))
+        }));
+    };
     Ok(CallPlan::one(&[b"FLUSHDB"], |_| common::done()).within(cache))
 }
 
