@@ -56,6 +56,17 @@ impl CallError {
         Self::new(Status::Unauthenticated, "the call has no token, but the server requires one")
     }
 
+    /// Returns the error of a call with several messages whose method takes one. Its status is that of gRPC's table of
+    /// status codes for a wrong number of messages.
+    pub(super) fn second_message() -> Self {
+        Self::new(Status::Unimplemented, "the call has more than one request message; send one")
+    }
+
+    /// Returns the error of a call without a message. See [`CallError::second_message`].
+    pub(super) fn no_message() -> Self {
+        Self::new(Status::Unimplemented, "the call has no request message; send one")
+    }
+
     /// Returns the error with the limit that was exceeded, by which published clients explain it.
     pub(super) fn beyond(self, limit: &'static str) -> Self {
         Self { metadata: Some(("err", limit)), ..self }

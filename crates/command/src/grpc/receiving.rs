@@ -146,13 +146,16 @@ fn complete(stream: u32, session: &mut GrpcSession, ctx: &WorkerContext) {
     }
     // The end of a request with several messages follows them.
     let is_end = request.method.is_ok_and(|method| method.is_streaming) && request.is_new();
-    match request.is_whole || is_end {
-        true => match request.faults {
-            Some(faults) if faults.delay_ms > 0 => {
-                session.delayed.push((UnixMillis(ctx.now.0 + faults.delay_ms), request));
-            }
-            _ => session.waiting.push_back(request),
-        },
-        false => session.wire.replies.push_back(Reply::error(stream, message_error(MessageError::Truncated))),
+    if request.is_cut() {
+        return session.wire.replies.push_back(Reply::error(stream, message_error(MessageError::Truncated)));
+    }
+    if !request.is_whole && !is_end {
+        return session.wire.replies.push_back(Reply::error(stream, CallError::no_message()));
+    }
+    match request.faults {
+        Some(faults) if faults.delay_ms > 0 => {
+            session.delayed.push((UnixMillis(ctx.now.0 + faults.delay_ms), request));
+        }
+        _ => session.waiting.push_back(request),
     }
 }

@@ -8,7 +8,7 @@ use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::visit::clock::Ticks;
 use base::clock::UnixMillis;
-use protocol::grpc::{MessagePart, MessageReader, Refusal, Status};
+use protocol::grpc::{MessagePart, MessageReader, Refusal};
 use std::sync::Arc;
 
 /// A request that is not complete, or has not begun.
@@ -79,6 +79,11 @@ impl CallRequest {
     /// Returns the share of client memory of the request, in bytes.
     pub(super) fn held_bytes(&self) -> u64 {
         self.grant.as_ref().map_or(0, Grant::bytes)
+    }
+
+    /// Returns true if the last byte received is not the last one of a message.
+    pub(super) fn is_cut(&self) -> bool {
+        self.reader.finish().is_err()
     }
 
     /// Returns true if nothing of the message was received.
@@ -152,8 +157,7 @@ impl CallRequest {
             match self.reader.next(bytes).map_err(message_error)? {
                 MessagePart::More => return Ok(()),
                 MessagePart::Start { .. } if self.is_whole => {
-                    let text = "the call has more than one request message; send one";
-                    return Err(CallError::new(Status::Unimplemented, text));
+                    return Err(CallError::second_message());
                 }
                 MessagePart::Start { compressed: true, .. } => {
                     self.encoding.check()?;

@@ -221,6 +221,46 @@ fn compressed_requests_are_served_as_plain_ones_and_unknown_encodings_refused() 
     running.stop();
 }
 
+#[test]
+fn request_that_is_not_exactly_one_message_is_refused_and_not_executed() {
+    const UNIMPLEMENTED: &str = "12";
+    const INTERNAL: &str = "13";
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let whole = item("k", b"v");
+    let half = &whole[..whole.len() - 1];
+    let mut stream = 1;
+    for path in [SET, "/cache_client.Scs/SetIfNotExists", "/cache_client.Scs/SetBatch"] {
+        let requests: [(&[&[u8]], &str); 10] = [
+            (&[], UNIMPLEMENTED),
+            (&[&whole[..3]], INTERNAL),
+            (&[half], INTERNAL),
+            (&[half, b""], INTERNAL),
+            (&[&whole, &[0]], INTERNAL),
+            (&[&whole, &[0, 0, 0, 0]], INTERNAL),
+            (&[half, &whole[whole.len() - 1..], &[0]], INTERNAL),
+            (&[&whole, half], UNIMPLEMENTED),
+            (&[&whole, &[0; 5]], UNIMPLEMENTED),
+            (&[&whole, &whole], UNIMPLEMENTED),
+        ];
+        for (parts, status) in requests {
+            for is_joined in [false, true] {
+                let frames =
+                    if is_joined { vec![parts.concat()] } else { parts.iter().map(|at| at.to_vec()).collect() };
+                grpc.client.send(&frame(HEADERS, 4, stream, &headers(path, &[])));
+                frames.iter().for_each(|bytes| grpc.client.send(&frame(DATA, 0, stream, bytes)));
+                grpc.client.send(&frame(DATA, 1, stream, b""));
+                let answer = grpc.answers(&[stream]).remove(0);
+                assert_eq!(answer.status, status, "{path} {parts:?}: {}", answer.text);
+                assert_eq!(answer.data, b"", "{path} {parts:?}");
+                stream += 2;
+            }
+        }
+    }
+    assert_eq!(grpc.answer(stream, GET, &key("k")).value(), None, "no refused call was executed");
+    running.stop();
+}
+
 /// Sends until the server closes the connection, and returns the error of its `GOAWAY`.
 fn flood(running: &Running, mut next: impl FnMut(u32) -> Vec<u8>) -> u32 {
     let mut grpc = Grpc::connect(running);
