@@ -77,13 +77,21 @@ pub enum TokenError {
     Claims,
 }
 
+impl TokenError {
+    /// Returns the text of the error for a token that the reader knows as `name`.
+    pub(crate) fn text_for(self, name: &str) -> String {
+        let cause = match self {
+            Self::Signature => "was not signed with this server's key (listen.token_key)",
+            Self::Expired => "has expired",
+            Self::Claims => "is of another version of the server",
+        };
+        format!("{name} {cause}; get a new token")
+    }
+}
+
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Signature => "the token was not signed with this server's key (listen.token_key); get a new token",
-            Self::Expired => "the token has expired; get a new token",
-            Self::Claims => "the token is of another version of the server; get a new token",
-        })
+        f.write_str(&self.text_for("the token"))
     }
 }
 

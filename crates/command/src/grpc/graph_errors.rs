@@ -4,6 +4,7 @@
 //! be done.
 
 use protocol::grpc::Status;
+use std::borrow::Cow;
 
 /// The starts of the texts, with the status of each. The first match counts.
 const STARTS: [(&str, Status); 23] = [
@@ -37,8 +38,8 @@ const OTHER_WORD: &str = "' is no";
 
 /// Returns the status and the text for the error reply of a command on graphs. Returns `None` if the reply is another
 /// error.
-pub(super) fn graph_error(reply: &[u8]) -> Option<(Status, &str)> {
-    let text = std::str::from_utf8(reply.strip_prefix(b"ERR ")?).ok()?;
+pub(super) fn graph_error(reply: &[u8]) -> Option<(Status, Cow<'_, str>)> {
+    let text = String::from_utf8_lossy(reply.strip_prefix(b"ERR ")?);
     let start = STARTS.iter().find(|(start, _)| text.starts_with(start));
     let status = match start {
         Some((_, status)) => *status,
@@ -83,8 +84,10 @@ mod tests {
         ];
         for (refusal, status) in refusals {
             let reply = format!("ERR {refusal}");
-            assert_eq!(graph_error(reply.as_bytes()), Some((status, &refusal.to_string()[..])));
+            assert_eq!(graph_error(reply.as_bytes()), Some((status, refusal.to_string().into())));
         }
+        let not_text = graph_error(b"ERR the name '\xff' is not UTF-8: use a text");
+        assert!(not_text.is_some_and(|(status, text)| status == Status::InvalidArgument && text.ends_with("a text")));
         assert!(graph_error(b"ERR increment or decrement would overflow").is_none());
         assert!(graph_error(b"WRONGTYPE of '1' is no matter").is_none());
     }

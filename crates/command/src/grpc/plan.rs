@@ -472,14 +472,18 @@ pub(super) fn integer(value: Value<'_>) -> Result<i64, CallError> {
 }
 
 /// The starts of error replies to arguments that have no meaning.
-const INVALID: [&[u8]; 6] = [
+const INVALID: [&[u8]; 7] = [
     b"ERR increment",
     b"ERR invalid filter",
     b"ERR syntax",
     b"ERR invalid cursor",
     b"ERR wrong number",
     b"ERR value is out of range",
+    b"ERR the name of a record set",
 ];
+
+/// The start of the error reply to an increment that subtracts infinity from infinity.
+const NOT_A_NUMBER: &[u8] = b"ERR resulting score is not a number";
 
 /// The start of an error reply about a limit, the name by which Momento's clients know the limit, and a text with that
 /// name. Some clients look for it in the text alone.
@@ -519,6 +523,11 @@ pub(super) fn error_of(reply: &[u8]) -> CallError {
     }
     if let Some((status, text)) = graph_error(reply) {
         return CallError::new(status, text);
+    }
+    if reply.starts_with(NOT_A_NUMBER) {
+        let text = "the score and the amount are infinite with opposite signs, so that their sum is not a number; give \
+                    a finite amount, or put the score";
+        return CallError::invalid(text);
     }
     let status = match code {
         b"WRONGTYPE" | b"RECORDSET" | b"FILTERED" | b"BINTYPE" | b"NOINDEX" => Status::FailedPrecondition,

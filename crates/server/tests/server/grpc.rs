@@ -5,7 +5,8 @@ use crate::common::redis::{Replies, addr};
 use crate::common::{Client, start};
 use crate::grpc_client::*;
 use command::clients::endpoint::Protocol;
-use gannet_server::start::Running;
+use gannet_server::start::{Running, ServerConfig};
+use protocol::grpc::protobuf::Encoder;
 use protocol::http2::hpack::HpackDecoder;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -258,6 +259,69 @@ fn request_that_is_not_exactly_one_message_is_refused_and_not_executed() {
         }
     }
     assert_eq!(grpc.answer(stream, GET, &key("k")).value(), None, "no refused call was executed");
+    running.stop();
+}
+
+#[test]
+fn arguments_without_a_meaning_are_refused_with_the_remedy() {
+    const INVALID_ARGUMENT: &str = "3";
+    let config = ServerConfig { graph_memory_bytes: 90 << 20, ..config() };
+    let running = start(config);
+    let (mut grpc, mut redis) = (Grpc::connect(&running), Replies::connect(addr(&running, Protocol::Resp)));
+    redis.text("SADD s a b");
+    redis.text("ZADD z +inf a -inf b");
+    redis.text("REC.PUT r BINS b INT 1");
+    redis.text("REC.PUT infinite BINS b FLOAT inf");
+    let named = |name: &[u8], write: &dyn Fn(&mut Encoder)| {
+        prefixed(|out| {
+            out.bytes(1, name);
+            write(out);
+        })
+    };
+    let increment = |element: &[u8], amount: f64| {
+        named(b"z", &|out: &mut Encoder| {
+            out.bytes(2, element).double(3, amount).uint(4, 1000);
+        })
+    };
+    let revisions = |first: u32| {
+        named(b"r", &move |out: &mut Encoder| {
+            out.one_of_uint(first, 1).one_of_uint(first + 1, 1);
+        })
+    };
+    for (path, message, text) in [
+        ("gannet.v1.Cache/SetPop", key("s"), "give at least 1"),
+        ("gannet.v1.Cache/SortedSetIncrement", increment(b"a", f64::NEG_INFINITY), "give a finite amount"),
+        ("gannet.v1.Cache/SortedSetIncrement", increment(b"b", f64::INFINITY), "give a finite amount"),
+        ("gannet.v1.Cache/SortedSetIncrement", increment(b"a", f64::NAN), "give a number"),
+        ("gannet.v1.Records/RecordScan", key(""), "1 to 63 bytes"),
+        ("gannet.v1.Records/RecordScan", key(&"n".repeat(64)), "1 to 63 bytes"),
+        ("gannet.v1.Records/RecordDelete", revisions(2), "give one of them"),
+        ("gannet.v1.Records/RecordPut", revisions(6), "give one of them"),
+        (
+            "gannet.v1.Records/RecordTouch",
+            named(b"r", &|out: &mut Encoder| {
+                out.uint(3, 5).uint(4, 1);
+            }),
+            "give ttl_ms or persist",
+        ),
+        (
+            "gannet.v1.Graph/DeclareType",
+            named(b"\xff\xfe", &|out: &mut Encoder| {
+                out.bytes(2, b"follows");
+            }),
+            "use a text in UTF-8",
+        ),
+    ] {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+        let stream = NEXT.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
+        let answer = grpc.answer(stream, &format!("/{path}"), &message);
+        let is_right = answer.status == INVALID_ARGUMENT && answer.text.contains(text);
+        assert!(is_right, "{path} {message:?}: {answer:?}, not {text:?}");
+    }
+    // A sample of no elements is one of the set, as in the published clients, which refuse to remove none.
+    let sample = grpc.answer(1001, "/gannet.v1.Cache/SetSample", &key("s"));
+    assert_eq!((&sample.status[..], &sample.data[5..]), ("0", &[0x0a, 0][..]));
+    assert_eq!(redis.text("SCARD s"), ":2");
     running.stop();
 }
 

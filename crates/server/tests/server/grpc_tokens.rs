@@ -279,6 +279,15 @@ fn only_users_with_all_rights_issue_tokens_and_refresh_replaces_them() {
     for (access, refresh) in [(&stranger, &refresh), (&access, &access), (&refresh, &refresh)] {
         assert_eq!(calls.issue(replace, "", &pair(access, refresh)).status, "16");
     }
+    for (access, refresh, text) in [
+        (&access[..], "", "the request has no refresh token; pass the token and its refresh token"),
+        ("", &refresh[..], "the request has no token; pass the token and its refresh token"),
+        (&access, "a.b", "the refresh token was not signed with this server's key (listen.token_key); get a new token"),
+        ("a.b", &refresh, "the token was not signed with this server's key (listen.token_key); get a new token"),
+    ] {
+        let answer = calls.issue(replace, "", &pair(access, refresh));
+        assert_eq!((&answer.status[..], &answer.text[..]), ("16", text));
+    }
     let disposable = prefixed(|out| {
         out.message(1, |expires| {
             expires.uint(1, 60);

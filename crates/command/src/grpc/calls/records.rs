@@ -57,6 +57,20 @@ impl Words {
         Ok(())
     }
 
+    /// Adds the condition on the revision: the field with the revision itself, or that with one below it.
+    fn add_revision(&mut self, message: Message<'_>, numbers: [u32; 2]) -> Result<(), CallError> {
+        match numbers.map(|number| message.try_uint(number)) {
+            [Some(_), Some(_)] => {
+                let text = "the request has if_revision and if_revision_above; give one of them";
+                return Err(CallError::invalid(text));
+            }
+            [Some(revision), None] => self.add("IFREV").add(revision.to_string()),
+            [None, Some(revision)] => self.add("IFGT").add(revision.to_string()),
+            [None, None] => self,
+        };
+        Ok(())
+    }
+
     /// Adds `BINS` and the bins in a field (1 name, 2 value), if there are any.
     fn add_bins(&mut self, message: Message<'_>, number: u32) -> Result<(), CallError> {
         for (place, bin) in message.all(number).enumerate() {
@@ -174,10 +188,9 @@ fn change(message: Message<'_>, command: &[u8]) -> Result<CallPlan, CallError> {
         3 => words.add("REPLACE"),
         _ => &mut words,
     };
-    for (number, word) in [(6, "IFREV"), (7, "IFGT")] {
-        if let Some(revision) = message.try_uint(number) {
-            words.add(word).add(revision.to_string());
-        }
+    words.add_revision(message, [6, 7])?;
+    if message.uint(3) > 0 && message.uint(4) != 0 {
+        return Err(CallError::invalid("the request sets a time to live and removes it; give ttl_ms or persist"));
     }
     if message.uint(3) > 0 {
         words.add("PX").add(message.uint(3).to_string());
@@ -225,11 +238,7 @@ pub(super) fn touch(message: Message<'_>) -> Result<CallPlan, CallError> {
 /// Decodes 1 key, 2 revision is, 3 revision is above. Replies 1 true if there was a record.
 pub(super) fn delete(message: Message<'_>) -> Result<CallPlan, CallError> {
     let mut words = Words::default();
-    for (number, word) in [(2, "IFREV"), (3, "IFGT")] {
-        if let Some(revision) = message.try_uint(number) {
-            words.add(word).add(revision.to_string());
-        }
-    }
+    words.add_revision(message, [2, 3])?;
     Ok(CallPlan::new(words.command([b"REC.DEL", key(message)?]), |replies| {
         let count = integer(replies[0])?;
         reply(|out| {

@@ -125,8 +125,11 @@ pub(super) fn length(message: Message<'_>) -> Result<CallPlan, CallError> {
     Ok(CallPlan::one(&[b"SCARD", key(message)?], |length| length_reply(integer(length)?)))
 }
 
-/// Decodes 1 name, 2 number of elements. Replies 1 found (1 removed elements) or 2 missing.
+/// Decodes 1 name, 2 number of elements, at least 1. Replies 1 found (1 removed elements) or 2 missing.
 pub(super) fn pop(message: Message<'_>) -> Result<CallPlan, CallError> {
-    let count = message.uint(2).to_string();
+    if message.uint(2) == 0 {
+        return Err(CallError::invalid("the number of elements to remove is 0; give at least 1"));
+    }
+    let count = message.uint(2).min(i64::MAX as u64).to_string();
     Ok(CallPlan::one(&[b"SPOP", key(message)?, count.as_bytes()], |elements| items_reply(elements.items())))
 }

@@ -120,9 +120,14 @@ pub(super) fn refresh(message: Message<'_>, shared: &Arc<Shared>, endpoint: &[u8
     let (shared, endpoint) = (Arc::clone(shared), endpoint.to_vec());
     Ok(with_caller(move |caller| {
         let refused = |text: String| CallError::new(Status::Unauthenticated, text);
-        let access = shared.token_key.verify(&access, caller.now_secs).map_err(|error| refused(error.to_string()))?;
-        let refresh = shared.token_key.verify(&refresh, caller.now_secs);
-        let refresh = refresh.map_err(|error| refused(format!("refresh token: {error}")))?;
+        let verified = |token: &[u8], name: &str| match token {
+            b"" => Err(refused(format!("the request has no {name}; pass the token and its refresh token"))),
+            token => {
+                let claims = shared.token_key.verify(token, caller.now_secs);
+                claims.map_err(|error| refused(error.text_for(&format!("the {name}"))))
+            }
+        };
+        let (access, refresh) = (verified(&access, "token")?, verified(&refresh, "refresh token")?);
         if (access.kind, refresh.kind) != (TokenKind::Access, TokenKind::Refresh) || access.id != refresh.id {
             return Err(refused("the refresh token does not belong to the token; pass the pair of one reply".into()));
         }

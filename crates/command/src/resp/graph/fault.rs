@@ -109,7 +109,7 @@ impl GraphFault {
             Self::NotTime(word) => {
                 about(&mut line, "ERR '", word, "' is no time: use milliseconds since 1970, from 0 to 281474976710655");
             }
-            Self::NotText(word) => about(&mut line, "ERR the name '", word, "' is not UTF-8"),
+            Self::NotText(word) => about(&mut line, "ERR the name '", word, "' is not UTF-8: use a text in UTF-8"),
             Self::Unexpected(word) => {
                 about(&mut line, "ERR syntax error at '", word, "'; ");
                 put_usage(&mut line, syntax);
