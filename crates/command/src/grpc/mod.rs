@@ -65,7 +65,7 @@ pub fn serve(
     ctx: &mut WorkerContext,
 ) -> Progress {
     let mut buffers = ctx.grpc.take().unwrap_or_else(GrpcBuffers::new);
-    session.relax(ctx.now.secs());
+    session.relax(ctx.now);
     session.end_delays(ctx.now);
     let mut at = 0;
     let state = loop {

@@ -100,8 +100,8 @@ pub struct GrpcSession {
     last_token: Arc<[u8]>,
     /// The service and method of the last request.
     last_method: Option<(&'static Service, &'static Method)>,
-    /// The second in which the counters of idle frames were last relaxed.
-    pub(super) relaxed_secs: u64,
+    /// The instant at which the client's budgets of frames were last renewed.
+    relaxed_at: UnixMillis,
     /// True if the connection ends when its replies are sent.
     pub(super) is_ending: bool,
     /// True if the server stops, or another process takes over: the client must connect again.
@@ -133,7 +133,7 @@ impl GrpcSession {
             signed: None,
             last_token: Arc::default(),
             last_method: None,
-            relaxed_secs: 0,
+            relaxed_at: UnixMillis(0),
             is_ending: false,
             is_leaving: false,
             has_said_goodbye: false,
@@ -482,11 +482,15 @@ impl GrpcSession {
         self.wire.replies.retain(|reply| reply.stream != stream);
     }
 
-    /// Renews the client's budgets for frames without requests once a second.
-    pub(super) fn relax(&mut self, now_secs: u64) {
-        if self.relaxed_secs != now_secs {
+    /// Renews the client's budgets: of resets with each millisecond, of frames without requests once a second.
+    #[inline]
+    pub(super) fn relax(&mut self, now: UnixMillis) {
+        let before = std::mem::replace(&mut self.relaxed_at, now);
+        if before.0 < now.0 {
+            self.wire.http.elapse(now.0 - before.0);
+        }
+        if before.secs() != now.secs() {
             self.wire.http.tick();
-            self.relaxed_secs = now_secs;
         }
     }
 

@@ -4,7 +4,7 @@ use super::frame::{
     ErrorCode, GOAWAY_BYTES_MAX, PAYLOAD_BYTES_MAX, RST_STREAM_BYTES, STREAM_ID_MAX, WINDOW_BYTES_DEFAULT,
     WINDOW_UPDATE_BYTES, put_goaway, put_rst_stream, put_window_update,
 };
-use super::guard::Guard;
+use super::guard::{DEADLINE_MS_MIN, Guard};
 use super::hpack::{HpackDecoder, TABLE_BYTES_MAX};
 use super::streams::{Stream, Streams};
 use crate::sink::Sink;
@@ -25,7 +25,8 @@ pub struct ConnectionLimits {
     pub header_block_bytes_max: u32,
     /// The maximum number of CONTINUATION frames of a header block.
     pub continuations_max: u32,
-    /// The number of streams, beyond `concurrent_streams_max`, that a client may reset before their replies.
+    /// The number of streams, beyond `concurrent_streams_max`, that a client may reset before their replies. Each 10 ms
+    /// takes back `concurrent_streams_max` of them.
     pub remote_resets_max: u32,
     /// The number of streams that may be reset for a client's errors.
     pub local_resets_max: u32,
@@ -43,7 +44,7 @@ impl ConnectionLimits {
         header_list_bytes_max: 16 * 1024,
         header_block_bytes_max: 32 * 1024,
         continuations_max: 16,
-        remote_resets_max: 1000,
+        remote_resets_max: 10_000,
         local_resets_max: 1024,
         overhead_max: 10_000,
     };
@@ -245,6 +246,12 @@ impl ServerConnection {
         self.decoder.heap_bytes()
             + self.streams.as_ref().map_or(0, |streams| streams.heap_bytes())
             + self.block.as_ref().map_or(0, |block| size_of::<PartialBlock>() + block.bytes.capacity())
+    }
+
+    /// Notes that `ms` milliseconds have passed, by which the client may reset further streams.
+    pub fn elapse(&mut self, ms: u64) {
+        let resets = ms.saturating_mul(self.limits.concurrent_streams_max.div_ceil(DEADLINE_MS_MIN).into());
+        self.guard.forget_remote_resets(u32::try_from(resets).unwrap_or(u32::MAX));
     }
 
     /// Renews the budgets for frames without requests, and frees the memory of a connection that has had no stream

@@ -1,12 +1,15 @@
 //! Budgets against peers that make a server work without asking for anything.
 //!
-//! - Rapid reset: streams that the peer reset before their reply was complete. A complete reply takes one back. The
-//!   default is 20 beyond the concurrent streams, because a client may cancel all that it has in flight.
+//! - Rapid reset: streams that the peer reset before their reply was complete. A complete reply takes one back, and
+//!   time takes back as many as a client can reset whose calls all end at their deadlines: the concurrent streams in
+//!   each [`DEADLINE_MS_MIN`]. The default maximum is what such a client resets in a second, because frames that were
+//!   sent over that time may be read at once: after a pause of this side, or while a call of the connection waited. A
+//!   reset stream costs less CPU time than an answered one, so that the budget bounds overhead and not work.
 //! - Malformed requests: streams that were reset for the peer's errors. The default is 1,024.
 //! - Floods of PING, SETTINGS, WINDOW_UPDATE, PRIORITY, empty DATA and unknown frames: the sum of their costs, from
 //!   which frames of requests and replies take some back. The default is 10,000.
 //!
-//! There is no clock: the caller renews the budgets about once a second.
+//! There is no clock: the caller reports the elapsed time, and renews the other budgets about once a second.
 
 /// The costs of frames that carry no part of a request, in units of an ignored frame.
 pub(super) mod cost {
@@ -17,6 +20,9 @@ pub(super) mod cost {
     pub(in super::super) const SETTINGS: u32 = 100;
     pub(in super::super) const EMPTY_DATA: u32 = 100;
 }
+
+/// The shortest deadline at which all calls of a client may end, again and again.
+pub(super) const DEADLINE_MS_MIN: u32 = 10;
 
 /// The amount by which each frame of a request or reply reduces the sum of costs. A client that pings once for each
 /// reply, to measure its bandwidth, is never at fault.
@@ -72,10 +78,14 @@ impl Guard {
         if self.local_resets > self.local_resets_max { Err("too many malformed streams") } else { Ok(()) }
     }
 
-    /// Renews the budgets: overhead in full, resets by half.
+    /// Takes back `count` streams that the peer reset, because of the time since then.
+    pub(super) fn forget_remote_resets(&mut self, count: u32) {
+        self.remote_resets = self.remote_resets.saturating_sub(count);
+    }
+
+    /// Renews the budgets: overhead in full, streams that were reset for errors by half.
     pub(super) fn tick(&mut self) {
         self.overhead = 0;
-        self.remote_resets /= 2;
         self.local_resets /= 2;
     }
 }

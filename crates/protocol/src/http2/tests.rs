@@ -544,7 +544,7 @@ fn floods_end_the_connection_within_their_budgets() {
     let ended = || client().headers(3, END).reset(3);
     type Flood<'f> = (&'f str, usize, &'f dyn Fn(u32) -> Sent);
     let floods: [Flood<'_>; 10] = [
-        ("rapid reset", 1101, &|n| client().headers(2 * n + 3, 0).reset(2 * n + 3)),
+        ("rapid reset", 10_101, &|n| client().headers(2 * n + 3, 0).reset(2 * n + 3)),
         ("malformed requests", 1025, &|n| malformed(2 * n + 3)),
         ("empty DATA", 101, &|_| client().data(1, 0, b"")),
         ("DATA on a closed stream", 9992, &|n| if n == 0 { ended() } else { client() }.data(3, 0, b"x")),
@@ -570,6 +570,7 @@ fn floods_end_the_connection_within_their_budgets() {
         for n in 0..2 * most as u32 {
             if n.is_multiple_of(most as u32 / 2 - 1) {
                 server.connection.tick();
+                server.connection.elapse(1000);
             }
             server.receive(&frame(n).0);
         }
@@ -611,6 +612,25 @@ fn client_that_cancels_all_it_has_in_flight_is_not_an_attack() {
         server.connection.tick();
         server.connection.tick();
         server.connection.tick();
+    }
+}
+
+#[test]
+fn client_whose_calls_all_end_at_short_deadlines_is_not_an_attack() {
+    let mut server = Server::default();
+    for round in 0..1_000 {
+        let streams = (0..100).map(|n| 2 * (100 * round + n) + 1);
+        server.got(streams.clone().fold(client(), |sent, stream| sent.headers(stream, END)));
+        server.connection.elapse(10);
+        let events = server.got(streams.fold(client(), |sent, stream| sent.reset(stream)));
+        assert!(events.iter().all(|event| event.starts_with("Reset")), "round {round}");
+    }
+    // Those of a second may be received at once.
+    for round in 1_000..1_100 {
+        let streams = (0..100).map(|n| 2 * (100 * round + n) + 1);
+        let calls = streams.clone().fold(client(), |sent, stream| sent.headers(stream, END));
+        let events = server.got(streams.fold(calls, |sent, stream| sent.reset(stream)));
+        assert!(events.iter().all(|event| !event.starts_with("error")), "round {round}");
     }
 }
 

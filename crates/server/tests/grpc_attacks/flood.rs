@@ -205,6 +205,30 @@ impl Flood {
         }
     }
 
+    /// Sends the header fields and the further frames of many streams at once. Returns the CPU time that they take.
+    pub(crate) fn burst(&mut self, path: &str, count: u32, more: impl Fn(u32) -> Vec<u8>) -> u64 {
+        let fields = headers(path, &[]);
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            bytes.extend(frame(HEADERS, 4, self.calls.stream, &fields));
+            bytes.extend(more(self.calls.stream));
+            self.calls.stream += 2;
+        }
+        let all = self.world.received_bytes() + bytes.len() as u64;
+        self.calls.client.send(&bytes);
+        let mut cpu_ns = 0;
+        while self.world.received_bytes() < all {
+            cpu_ns += self.iterate();
+            self.calls.receive(&mut Answer::default(), false);
+        }
+        // The last replies.
+        for _ in 0..20 {
+            cpu_ns += self.iterate();
+            self.calls.receive(&mut Answer::default(), false);
+        }
+        cpu_ns
+    }
+
     /// Asserts that the server holds no more for its clients than their connections.
     pub(crate) fn assert_no_request_is_held(&self, of: &str) {
         let used = self.world.shared.budget.used();

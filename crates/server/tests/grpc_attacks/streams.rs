@@ -2,6 +2,7 @@
 
 use crate::common::redis::{Replies, addr};
 use crate::common::{start, wait_until};
+use crate::flood::Flood;
 use crate::grpc_client::*;
 use command::clients::endpoint::Protocol;
 use gannet_server::start::ServerConfig;
@@ -10,8 +11,7 @@ use std::time::Duration;
 
 const SUBSCRIBE: &str = "/gannet.v1.Topics/Subscribe";
 
-/// The number of streams that are reset in each state. The server ends a connection that resets 1,100 streams more than
-/// it completes.
+/// The number of streams that are reset in each state.
 const RESETS: u32 = 300;
 
 fn reset(stream: u32) -> Vec<u8> {
@@ -98,6 +98,45 @@ fn subscription_that_is_reset_at_once_leaves_nothing() {
         });
         call(stream, SUBSCRIBE, &topic)
     });
+}
+
+#[test]
+fn client_whose_calls_time_out_in_masses_keeps_its_connection() {
+    let running = start(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    let (mut grpc, mut other) = (Grpc::connect(&running), Grpc::connect(&running));
+    assert_eq!(grpc.answer(1, GET, &key("none")).status, "0");
+    assert_eq!(redis.text("CLIENT PAUSE 600000 WRITE").trim_end(), "+OK");
+    // The server reads no further frame while the first call waits, so that it receives most of these at once.
+    let fields = headers(SET, &[("grpc-timeout", "20m")]);
+    for round in 0..20 {
+        let streams = || (round * 100..round * 100 + 100).map(|at| 2 * at + 3);
+        for stream in streams() {
+            grpc.client.send(&frame(HEADERS, 4, stream, &fields));
+            grpc.client.send(&frame(DATA, 1, stream, &item("k", b"v")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        streams().for_each(|stream| grpc.client.send(&reset(stream)));
+    }
+    assert_eq!(other.answer(1, GET, &key("none")).status, "0", "another client is served");
+    redis.text("CLIENT UNPAUSE");
+    assert_eq!(grpc.answer(4_003, GET, &key("none")).status, "0", "the connection continues");
+    running.stop();
+}
+
+#[test]
+fn resets_as_fast_as_permitted_cost_less_than_calls_and_hold_nothing() {
+    const STREAMS: u32 = 9_000;
+    let mut flood = Flood::new();
+    let resets_ns = flood.burst(GET, STREAMS, reset);
+    flood.assert_bystander_was_served("resets");
+    flood.assert_no_request_is_held("resets");
+    let calls_ns = flood.burst(GET, STREAMS, |stream| frame(DATA, 1, stream, &key("none")));
+    let (reset_ns, call_ns) = (resets_ns / u64::from(STREAMS), calls_ns / u64::from(STREAMS));
+    println!("{reset_ns} ns of CPU for a stream that is reset, {call_ns} ns for one with a reply");
+    assert!(reset_ns < call_ns + call_ns / 4, "{reset_ns} ns for a reset, {call_ns} ns for a call");
+    let (answer, _) = flood.call(GET, &key("none")[5..]);
+    assert_eq!(answer.status, "0", "the connection continues: {answer:?}");
 }
 
 #[test]
