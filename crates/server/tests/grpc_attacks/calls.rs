@@ -23,7 +23,9 @@ fn seeds_of_the_schema(schema: &Schema) -> Vec<(String, Vec<u8>)> {
     for (place, method) in schema.methods.iter().enumerate() {
         let service = method.path.split('/').nth(1).expect("a service").to_owned();
         let whole = schema.request(method, b"1");
-        let calls = [input(place, 0, &whole), input(place, 2, b""), input(place, 4, &whole)].concat();
+        // One of the requests is not exactly one message.
+        let malformed = input(place, [8, 16, 32, 10][place % 4], &whole);
+        let calls = [input(place, 64, &whole), input(place, 2, b""), input(place, 4, &whole), malformed].concat();
         // An input has a bounded number of calls.
         match seeds.iter_mut().rev().find(|(name, bytes)| name.starts_with(&service) && bytes.len() < 300) {
             Some((_, bytes)) => bytes.extend(calls),

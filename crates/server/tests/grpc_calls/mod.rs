@@ -4,7 +4,9 @@
 //! ```text
 //!   input   [ method | how | length, 2 bytes | message ] ...     method: its place in the schema, modulo their number
 //!   how     bit 0: the stream is reset after the message         bit 1: the message is sent in two frames
-//!           bit 2: the next call is sent in the same iteration
+//!           bit 2: the next call is sent in the same iteration   bit 3: a byte follows the message
+//!           bit 4: the last byte of the message is missing       bit 5: the message is sent twice
+//!           bit 6: the call has the cache `default` and a time limit of 0 to 1 s
 //! ```
 
 use super::grpc_schema::{Schema, SchemaMethod};
@@ -14,8 +16,8 @@ use command::visit::clock::Clock;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::sim::{Faults, Sim, SimClient};
-use protocol::http2::hpack::encode;
-use std::collections::HashSet;
+use protocol::http2::hpack::{FieldList, FieldName, HpackDecoder, encode};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
@@ -42,6 +44,10 @@ struct InputCall<'b> {
     is_reset: bool,
     is_split: bool,
     is_joined: bool,
+    has_tail: bool,
+    is_cut: bool,
+    is_twice: bool,
+    has_fields: bool,
     message: &'b [u8],
 }
 
@@ -54,7 +60,17 @@ impl<'b> InputCall<'b> {
         let (message, rest) = rest.split_at(len);
         *input = rest;
         let has = |bit: u8| how & 1 << bit != 0;
-        Some(Self { method: method.into(), is_reset: has(0), is_split: has(1), is_joined: has(2), message })
+        Some(Self {
+            method: method.into(),
+            is_reset: has(0),
+            is_split: has(1),
+            is_joined: has(2),
+            has_tail: has(3),
+            is_cut: has(4),
+            is_twice: has(5),
+            has_fields: has(6),
+            message,
+        })
     }
 }
 
@@ -78,9 +94,22 @@ fn frames(stream: u32, method: &SchemaMethod, call: &InputCall<'_>) -> Vec<u8> {
     for (name, value) in fields {
         encode::literal(&mut block, name.as_bytes(), value.as_bytes());
     }
+    if call.has_fields {
+        encode::literal(&mut block, b"cache", b"default");
+        encode::literal(&mut block, b"grpc-timeout", format!("{}m", call.message.len() % 1000).as_bytes());
+    }
     let mut bytes = frame(HEADERS, 4, stream, &block);
     let prefix = (call.message.len() as u32).to_be_bytes();
-    let body = [&[0], &prefix[..], call.message].concat();
+    let mut body = [&[0], &prefix[..], call.message].concat();
+    if call.is_twice {
+        body.extend_from_within(..);
+    }
+    if call.is_cut {
+        body.pop();
+    }
+    if call.has_tail {
+        body.push(0);
+    }
     let (first, second) = body.split_at(if call.is_split { body.len() / 2 } else { 0 });
     if !first.is_empty() {
         bytes.extend(frame(DATA, 0, stream, first));
@@ -96,8 +125,10 @@ fn frames(stream: u32, method: &SchemaMethod, call: &InputCall<'_>) -> Vec<u8> {
 #[derive(Default)]
 struct Received {
     bytes: Vec<u8>,
-    /// The streams that have ended.
+    /// The streams that have ended, and the status of each that has one.
     ended: HashSet<u32>,
+    statuses: HashMap<u32, String>,
+    decoder: HpackDecoder,
 }
 
 impl Received {
@@ -113,12 +144,31 @@ impl Received {
             if self.bytes.len() < 9 + len {
                 break;
             }
-            self.bytes.drain(..9 + len);
+            let payload: Vec<u8> = self.bytes.drain(..9 + len).skip(9).collect();
+            if kind == HEADERS {
+                let mut fields = FieldList::new(1 << 20);
+                self.decoder.decode(&payload, &mut fields).expect("valid headers");
+                let text = |name| String::from_utf8_lossy(fields.value(name).unwrap_or_default()).into_owned();
+                if fields.value(FieldName::GrpcStatus).is_some() {
+                    let status = format!("{} {}", text(FieldName::GrpcStatus), text(FieldName::GrpcMessage));
+                    self.statuses.insert(stream, status);
+                }
+            }
             if kind == RST_STREAM || flags & 1 != 0 && (kind == HEADERS || kind == DATA) {
                 self.ended.insert(stream);
             }
         }
         has_any
+    }
+}
+
+impl Received {
+    /// Asserts that a call has a reply with a status that explains it.
+    fn check(&self, stream: u32, path: &str, is_refused: bool) {
+        assert!(self.ended.contains(&stream), "{path}: no reply");
+        let status = self.statuses.get(&stream).map_or("", String::as_str);
+        assert!(!status.starts_with("2 "), "{path}: the error {status:?} has no status of its own");
+        assert!(!is_refused || !status.starts_with("0 "), "{path}: a request that is not one message was executed");
     }
 }
 
@@ -130,8 +180,9 @@ pub struct Reached {
     pub calls: usize,
 }
 
-/// Executes the calls of an input. Asserts that each call that was not reset has a reply, and that the server holds
-/// nothing when the client has left.
+/// Executes the calls of an input. Asserts that each call that was not reset has a reply, that no error is of an
+/// unknown kind, that only a request of one message is executed, and that the server holds nothing when the client has
+/// left.
 pub fn run(schema: &Schema, input: &[u8]) -> Reached {
     let config = ServerConfig {
         memory_bytes: 32 << 20,
@@ -180,8 +231,10 @@ pub fn run(schema: &Schema, input: &[u8]) -> Reached {
         reached.calls += 1;
         if !call.is_reset {
             reached.methods.insert(place);
+            // A byte in place of the missing one makes the request whole again.
+            let is_refused = call.is_twice || call.is_cut != call.has_tail;
             if !ENDLESS.iter().any(|name| method.path.ends_with(name)) {
-                awaited.push((stream, &method.path));
+                awaited.push((stream, &method.path, is_refused));
             }
         }
         if !call.is_joined {
@@ -190,9 +243,7 @@ pub fn run(schema: &Schema, input: &[u8]) -> Reached {
         stream += 2;
     }
     settle(&mut received);
-    for (stream, path) in awaited {
-        assert!(received.ended.contains(&stream), "{path}: no reply");
-    }
+    awaited.into_iter().for_each(|(stream, path, is_refused)| received.check(stream, path, is_refused));
     client.close_send();
     assert_eq!(settle(&mut received), (0, 0), "sessions and buffers are given back");
     assert_eq!((shared.pins.used(), shared.store.stats().pins), (0, 0), "pins and places are given back");
