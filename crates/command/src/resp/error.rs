@@ -237,6 +237,8 @@ pub(super) enum ErrorReply {
     AnswerTooLong,
     /// A value whose bytes are damaged.
     Damaged,
+    /// A command that takes several visits has lost keys too often.
+    KeysLost,
     /// The limit on the number of sets is reached.
     TooManySets,
     /// The name of a set is empty or too long.
@@ -561,6 +563,9 @@ impl ErrorReply {
             }
             Self::TooManySets => "ERR the maximum of 1023 record sets is reached",
             Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
+            Self::KeysLost => {
+                "ERR cannot complete the command: keys expired or were evicted while it ran; send it again"
+            }
             Self::Damaged => "ERR the value is damaged: delete the key",
             Self::NoLibrary => "ERR Library not found",
             Self::NoLibraryName => "ERR library name argument was not given",

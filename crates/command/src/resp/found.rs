@@ -4,6 +4,7 @@ use super::call::{Call, Interrupt, Run};
 use super::collection;
 use super::error::ErrorReply;
 use super::slices;
+use super::sources;
 use super::state::walk::Walk;
 use super::stored::Find;
 use super::typed;
@@ -16,7 +17,8 @@ use protocol::sink::Fixed;
 pub(super) const STEP_BYTES: usize = 16 << 10;
 
 /// Replies with an array of the results that `find` appends to its last argument as replies, and counts in
-/// `walk.wanted`. If `is_long`, or if the reply is, the command takes several visits, with `key` locked.
+/// `walk.wanted`. If `is_long`, or if the reply is, the command takes several visits, with `key` locked, which is the
+/// first of `args`.
 pub(super) fn reply<'c>(
     call: &mut Call<'c, '_>,
     (name, args): (&'static str, Args<'c>),
@@ -25,7 +27,7 @@ pub(super) fn reply<'c>(
 ) -> Run {
     if call.collects_replies {
         let mut walk = call.session.walk.take().unwrap_or_default();
-        let ran = reply_over_visits(call, &mut walk, find);
+        let ran = reply_over_visits(call, args, &mut walk, find);
         return slices::end_visit(call, walk, ran);
     }
     let (mut walk, mut found, mut is_last) = (Walk::default(), Vec::new(), false);
@@ -44,9 +46,9 @@ pub(super) fn reply<'c>(
     }
 }
 
-fn reply_over_visits(call: &mut Call<'_, '_>, walk: &mut Walk, find: &mut Find<'_>) -> Run {
-    // The key is locked.
-    walk.reading.allow_changes();
+fn reply_over_visits(call: &mut Call<'_, '_>, args: Args<'_>, walk: &mut Walk, find: &mut Find<'_>) -> Run {
+    let (keys, _) = args.split(1);
+    sources::begin(call, &mut walk.reading, keys)?;
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
         // An earlier visit may have had no room for these.
@@ -57,6 +59,7 @@ fn reply_over_visits(call: &mut Call<'_, '_>, walk: &mut Walk, find: &mut Find<'
         let is_last = is_last?;
         put_found(call, walk)?;
         if is_last {
+            sources::check(call, &mut walk.reading, keys)?;
             break;
         }
         if call.is_slice_used() {

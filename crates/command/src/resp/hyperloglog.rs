@@ -51,7 +51,7 @@ pub(super) fn pfadd<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let all = args;
     let key = args.next().unwrap_or_default();
     if args.len() == 0 {
-        let changed = add_some(call, key, args)?;
+        let changed = add_some(call, key, args, true)?;
         call.int(changed.into());
         return Ok(());
     }
@@ -59,22 +59,26 @@ pub(super) fn pfadd<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         typed::room_to_store(call, DENSE_BYTES as u64)?;
     }
     let mut slices = Slices::begin(call, ("pfadd", all), key, (args, 1), false)?;
-    while let Some((elements, _)) = slices.next(call)? {
-        call.session.sum |= i64::from(add_some(call, key, elements)?);
+    while let Some((elements, is_first)) = slices.next(call)? {
+        call.session.sum |= i64::from(add_some(call, key, elements, is_first)?);
     }
     call.int(call.session.sum);
     Ok(())
 }
 
-/// Adds elements to the HyperLogLog of a key. Creates it if the key does not exist. Returns true if it changed.
-fn add_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], elements: Args<'c>) -> Result<bool, Interrupt> {
+/// Adds elements to the HyperLogLog of a key. Returns true if it changed. Creates it if the key does not exist and
+/// these are the first elements of the request. If they are not, the HyperLogLog was lost, and the request starts over.
+fn add_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], elements: Args<'c>, is_first: bool) -> Result<bool, Interrupt> {
     let key = call.key(bytes);
     if call.guard.items().get(&key).is_some_and(|item| has_all(&item, elements)) {
         return Ok(false);
     }
-    let mut changed = false;
+    let (mut changed, mut is_lost) = (false, false);
     edit(call, bytes, |value, is_there| {
-        changed = !is_there;
+        (changed, is_lost) = (!is_there, !is_there && !is_first);
+        if is_lost {
+            return Ok(false);
+        }
         if changed {
             // As in Redis, the count of a new HyperLogLog is not cached, even if it has no elements.
             hyperloglog::outdate(value);
@@ -84,6 +88,9 @@ fn add_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], elements: Args<'c>) -> Re
         }
         Ok(changed)
     })?;
+    if is_lost {
+        return Err(Slices::restart(call));
+    }
     if changed && !std::mem::replace(&mut call.session.is_published, true) {
         note_store(call);
         call.changed(KeyEvent::PFADD, bytes);

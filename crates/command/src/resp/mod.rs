@@ -83,6 +83,7 @@ mod slices;
 mod slowlog;
 mod sort;
 mod sorted_set;
+mod sources;
 mod state;
 mod statistics;
 mod stored;

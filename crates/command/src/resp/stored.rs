@@ -4,12 +4,15 @@
 //!   find ──> collected elements ──> some at a time into the destination, while more are found
 //!            (client memory)        after the last is found, if the destination is one of the sources
 //! ```
+//!
+//! A command that loses a source or the stored part of its result between two visits starts over ([`super::sources`]).
 
 use super::collection::{self, Effect};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::{CommandSpec, STORED};
 use crate::resp::error::ErrorReply;
+use crate::resp::sources;
 use crate::resp::state::walk::Walk;
 use crate::resp::typed::{self, Edited};
 use crate::visit::progress::SessionWait;
@@ -85,6 +88,8 @@ fn next_collected<'f>(found: &mut &'f [u8]) -> Option<(f64, &'f [u8])> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Destination<'c> {
     pub(super) key: &'c [u8],
+    /// The keys in which elements are found.
+    pub(super) sources: Args<'c>,
     /// True if no element is found in the destination, so that it may change before all are found.
     pub(super) is_apart: bool,
     /// The event of a result that is not empty.
@@ -117,7 +122,15 @@ pub(super) fn store<C: Storable>(
         typed::room_to_store(call, most.saturating_mul(ELEMENT_BYTES))?;
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let mut ran = store_over_visits::<C>(call, to, find, &mut walk);
+    let mut ran = match sources::begin(call, &mut walk.reading, to.sources) {
+        Ok(()) => store_over_visits::<C>(call, to, find, &mut walk),
+        stop => stop,
+    };
+    if walk.reading.is_new() {
+        // The next visit starts over. What is stored is replaced or removed.
+        let has_part = walk.has_part || walk.keys > 0;
+        walk = Box::new(Walk { reading: walk.reading, has_part, ..Walk::default() });
+    }
     if let Err(fault) = &ran
         && walk.keys > 0
         && typed::waits_for_room(call, fault, &mut walk.full_since)
@@ -128,7 +141,7 @@ pub(super) fn store<C: Storable>(
         ran = Err(ErrorReply::ClientMemory.into());
     }
     if let Err(Interrupt::Fault(_)) = ran
-        && walk.keys > 0
+        && (walk.keys > 0 || walk.has_part)
     {
         match collection::remove(call, to.key) {
             // The next visit finds the same fault and tries again to remove the part of the result.
@@ -168,11 +181,16 @@ fn store_over_visits<C: Storable>(
             let mut found = std::mem::take(&mut walk.found);
             let ended = find(call, walk, &mut found);
             walk.found = found;
-            walk.ended = ended?.then_some(0);
+            if ended? {
+                sources::check(call, &mut walk.reading, to.sources)?;
+                walk.ended = Some(0);
+            }
         }
         if (to.is_apart || walk.ended.is_some()) && walk.examined < walk.found.len() {
             let left = &walk.found[walk.examined..];
-            let (count, stored_bytes) = store_some::<C>(call, to.key, left, walk.keys == 0)?;
+            let Some((count, stored_bytes)) = store_some::<C>(call, to.key, left, walk.keys == 0)? else {
+                return Err(sources::start_over(call, &mut walk.reading));
+            };
             walk.keys = count;
             walk.examined += stored_bytes;
             call.ops += STORED_A_STEP as usize / STORED_AN_OP;
@@ -191,20 +209,23 @@ fn store_over_visits<C: Storable>(
 }
 
 /// Stores some collected elements, in place of the key's value if they are the first. Returns the number of elements of
-/// the destination, and of the bytes that were stored.
+/// the destination, and of the bytes that were stored. Returns `None` if the elements that were stored before are lost.
 fn store_some<C: Storable>(
     call: &mut Call<'_, '_>,
     to: &[u8],
     found: &[u8],
     is_first: bool,
-) -> Result<(u64, usize), Interrupt> {
-    let stored = collection::change_from::<C, _>(call, to, is_first, &mut |_, edit| {
+) -> Result<Option<(u64, usize)>, Interrupt> {
+    let stored = collection::change_from::<C, _>(call, to, is_first, &mut |old, edit| {
+        if old.is_none() && !is_first {
+            return Ok(Edited::Keep(None));
+        }
         let mut left = found;
         for _ in 0..STORED_A_STEP {
             let Some((score, text)) = next_collected(&mut left) else { break };
             C::add(edit, score, text)?;
         }
-        Ok(Edited::Store((C::count(edit), found.len() - left.len())))
+        Ok(Edited::Store(Some((C::count(edit), found.len() - left.len()))))
     })?;
     Ok(stored.0)
 }

@@ -5,6 +5,7 @@
 
 mod answers;
 mod half;
+mod lost_keys;
 mod slices;
 
 use crate::common::redis::request;

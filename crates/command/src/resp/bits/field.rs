@@ -13,7 +13,7 @@ use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
-use crate::resp::slices;
+use crate::resp::slices::{self, Slices};
 use crate::resp::state::string_work::{FieldsWork, Overflow, StringWork};
 use crate::resp::string::note_store;
 use crate::resp::typed::{self, live, string};
@@ -307,7 +307,10 @@ fn execute_all<'c>(
         if edit.is_empty() && !is_first {
             return Ok(());
         }
-        let results = edit_value(call, bytes, &edit, (work.bytes_min, is_large))?;
+        let Some(results) = edit_value(call, bytes, &edit, (work.bytes_min, is_large), is_first)? else {
+            *work = FieldsWork::default();
+            return Err(Slices::restart(call));
+        };
         if is_first {
             reply::array(call.out, work.count.into());
         }
@@ -335,15 +338,17 @@ fn execute_all<'c>(
 type Results = ArrayVec<Option<i64>, OPERATIONS_AN_EDIT>;
 
 /// Executes operations on the value of a key, and returns their results. If an operation writes, the value has at least
-/// `bytes_min` bytes afterwards; otherwise `bytes_min` is 0.
+/// `bytes_min` bytes afterwards; otherwise `bytes_min` is 0. Returns `None` if the value that earlier edits of the
+/// request have written is lost.
 fn edit_value(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
     operations: &[Operation],
     (bytes_min, is_large): (u64, bool),
-) -> Result<Results, Interrupt> {
+    is_first: bool,
+) -> Result<Option<Results>, Interrupt> {
     if bytes_min == 0 {
-        return read_fields(call, bytes, operations);
+        return read_fields(call, bytes, operations).map(Some);
     }
     let (key, view) = (call.key(bytes), call.ctx.view());
     let mut whole = call.ctx.scratch(call.guard);
@@ -352,6 +357,9 @@ fn edit_value(
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
         let item = live(item, view);
         string(item.as_ref())?;
+        if item.is_none() && !is_first {
+            return Ok(None);
+        }
         let len = item.as_ref().map_or(0, Item::value_len);
         let (total, is_grown) = (len.max(bytes_min), bytes_min > len);
         if !is_large && item.is_some_and(|item| matches!(item.value, Value::Large(_))) {
@@ -388,7 +396,7 @@ fn edit_value(
         note_store(call);
         call.changed(KeyEvent::SETBIT, bytes);
     }
-    Ok(ran.results)
+    Ok(Some(ran.results))
 }
 
 /// Returns the numbers of fields, without a change of the value.

@@ -6,7 +6,8 @@
 //!   at the end  replace the target by the pieces
 //! ```
 //!
-//! The keys are locked, so no other client changes a source between two visits.
+//! The keys are locked, so no other client changes a source between two visits. If a source is lost, the command starts
+//! over.
 
 use crate::memory::budget::MemoryUse;
 use crate::push::notify::KeyEvent;
@@ -15,6 +16,7 @@ use crate::resp::catalog::lower;
 use crate::resp::error::ErrorReply;
 use crate::resp::slices;
 use crate::resp::slices::{STEP_BYTES, STEP_OPS};
+use crate::resp::sources;
 use crate::resp::state::string_work::{CombineWork, StringWork};
 use crate::resp::string::note_store;
 use crate::resp::typed::{self, live, string};
@@ -155,6 +157,10 @@ fn combine_all<'c>(
         if !work.is_combined && work.at < work.bytes {
             combine_part(call, operation, sources, work)?;
         }
+        let is_due = work.at == work.bytes && call.guard.locks().is_attached();
+        if is_due && sources::count(call, sources)? < work.found {
+            return Err(start_over(call, work));
+        }
         if store_part(call, &key, work)? {
             break;
         }
@@ -181,6 +187,7 @@ fn measure<'c>(
         let item = live(call.guard.items().get(&key), call.ctx.view());
         let len = string(item.as_ref())?.map(|item| item.value_len());
         call.count_read(len.is_some());
+        work.found += u64::from(len.is_some());
         work.bytes = work.bytes.max(len.unwrap_or(0));
         work.sources += 1;
         call.ops += 1;
@@ -253,7 +260,7 @@ fn combine_source(call: &mut Call<'_, '_>, operation: Operation, bytes: &[u8], w
         });
         if !is_read {
             let large = if let Value::Large(large) = item.value { Some(large) } else { None };
-            return Err(start_over(call, &key, large, work));
+            return Err(lose_piece(call, &key, large, work));
         }
     }
     // The bytes behind the end of a source are zero. They change only the results of these operations.
@@ -265,20 +272,27 @@ fn combine_source(call: &mut Call<'_, '_>, operation: Operation, bytes: &[u8], w
     Ok(())
 }
 
-/// Deletes a source that has lost a piece, and starts the command over.
+/// Discards the result, because a source was lost, and starts the command over. Returns an error if sources were lost
+/// too often.
 #[cold]
-fn start_over(call: &mut Call<'_, '_>, key: &Key<'_>, large: Option<LargeRef>, work: &mut CombineWork) -> Interrupt {
+fn start_over(call: &mut Call<'_, '_>, work: &mut CombineWork) -> Interrupt {
     if let Some(writer) = work.writer.take() {
         call.guard.large().abort(writer);
     }
-    *work = CombineWork::default();
+    *work = CombineWork { restarts: work.restarts + 1, ..CombineWork::default() };
+    if work.restarts > sources::LOSSES_MAX { ErrorReply::KeysLost.into() } else { SessionWait::Yield.into() }
+}
+
+/// Deletes a source that has lost a piece, and starts the command over.
+#[cold]
+fn lose_piece(call: &mut Call<'_, '_>, key: &Key<'_>, large: Option<LargeRef>, work: &mut CombineWork) -> Interrupt {
     // A value whose pieces cannot all be pinned is deleted.
     if let Some(large) = large
         && let Ok(Some(pinned)) = call.guard.large().pin(key, large)
     {
         call.ctx.shared.store.unpin(pinned);
     }
-    SessionWait::Yield.into()
+    start_over(call, work)
 }
 
 /// Stores the completed part of the result. Returns true if the whole result is stored.

@@ -332,9 +332,9 @@ impl<'c> AreaSearch<'c> {
         Ok(near * self.weight())
     }
 
-    fn store(&self, call: &mut Call<'c, '_>, to: &[u8], is_search: bool) -> Run {
+    fn store(&self, call: &mut Call<'c, '_>, to: &[u8], (sources, is_search): (Args<'_>, bool)) -> Run {
         let event = if is_search { KeyEvent::GEOSEARCHSTORE } else { KeyEvent::GEORADIUSSTORE };
-        let to = Destination { key: to, is_apart: to != self.key, event };
+        let to = Destination { key: to, sources, is_apart: to != self.key, event };
         let is_long =
             collection::look::<SortedSets, _>(call, self.key, |_, set| Ok(self.examined(set)?))? > EXAMINED_A_VISIT;
         let most = if self.count > 0 { self.count } else { 0 };
@@ -375,8 +375,9 @@ fn run<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, form: Se
     let is_search = matches!(form, SearchForm::Search { .. });
     if let Some(to) = stored::continued(call, entry(name), args) {
         let event = if is_search { KeyEvent::GEOSEARCHSTORE } else { KeyEvent::GEORADIUSSTORE };
-        let to = Destination { key: to, is_apart: false, event };
         // The source may be the destination, so it is not read again.
+        let (sources, _) = args.split(0);
+        let to = Destination { key: to, sources, is_apart: false, event };
         return stored::store::<SortedSets>(call, to, (0, false), &mut |_, _, _| Ok(true));
     }
     let [first, second] = words(args);
@@ -389,7 +390,8 @@ fn run<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, form: Se
         Ok((search, collected))
     })?;
     if let Some(to) = search.store {
-        return search.store(call, to, is_search);
+        let keys = if is_search { args.after_first() } else { args };
+        return search.store(call, to, (keys.split(1).0, is_search));
     }
     let is_long = !is_locked && collected.is_none();
     found::reply(call, (name, args), (search.key, is_long), &mut |call, walk, found| {

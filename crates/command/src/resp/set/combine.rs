@@ -19,6 +19,7 @@ use crate::resp::collection::{self, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::slices;
+use crate::resp::sources;
 use crate::resp::state::walk::Walk;
 use crate::resp::stored::{self, Destination};
 use crate::resp::typed::{self, KeyParts};
@@ -180,7 +181,7 @@ fn combine<'c>(call: &mut Call<'c, '_>, name: &'static str, keys: Args<'c>, comb
 
 fn combine_over_visits(call: &mut Call<'_, '_>, keys: Args<'_>, combination: Combination, walk: &mut Walk) -> Run {
     // The keys are locked, unless they are too many.
-    walk.reading.allow_changes();
+    sources::begin(call, &mut walk.reading, keys)?;
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     let shape = ReplyShape::of(call);
     loop {
@@ -196,6 +197,7 @@ fn combine_over_visits(call: &mut Call<'_, '_>, keys: Args<'_>, combination: Com
         walk.keys = count;
         call.ops += 1 + step.examined as usize / ELEMENTS_AN_OP;
         if step.is_last {
+            sources::check(call, &mut walk.reading, keys)?;
             break;
         }
         full?;
@@ -240,23 +242,35 @@ pub(in crate::resp) fn sintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         return Err(take_visits(call, "sintercard", args, keys));
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = count_over_visits(call, keys, most, &mut walk);
+    match call.collects_replies {
+        true => slices::end_visit(call, walk, ran),
+        false => ran,
+    }
+}
+
+/// Counts the elements of an intersection, up to `most`, and replies with their number.
+fn count_over_visits(call: &mut Call<'_, '_>, keys: Args<'_>, most: u64, walk: &mut Walk) -> Run {
+    let has_visits = call.collects_replies;
+    if has_visits {
+        sources::begin(call, &mut walk.reading, keys)?;
+    }
     // Without locks, all elements are examined at one instant.
-    let examined = if call.collects_replies { EXAMINED_A_STEP } else { u64::MAX };
+    let examined = if has_visits { EXAMINED_A_STEP } else { u64::MAX };
     loop {
         let mut count = walk.keys;
-        let step = step(call, keys, Combination::Intersection, &mut walk, examined, &mut |_, _| {
+        let step = step(call, keys, Combination::Intersection, walk, examined, &mut |_, _| {
             count += 1;
             count < most
         })?;
         walk.keys = count;
         call.ops += 1 + step.examined as usize / ELEMENTS_AN_OP;
         if step.is_last || count >= most {
+            sources::check(call, &mut walk.reading, keys)?;
             call.int(count.min(most) as i64);
             return Ok(());
         }
-        if call.collects_replies && call.is_slice_used() {
-            call.session.walk = Some(walk);
-            call.session.done = call.session.done.max(1);
+        if has_visits && call.is_slice_used() {
             return Err(SessionWait::Yield.into());
         }
     }
@@ -266,7 +280,8 @@ pub(in crate::resp) fn sintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
 fn store<'c>(call: &mut Call<'c, '_>, args: Args<'c>, combination: Combination, event: KeyEvent) -> Run {
     let ([key], keys) = (words(args), args.after_first());
     let elements = if call.session.walk.is_none() { elements_of(call, keys)? } else { 0 };
-    let to = Destination { key, is_apart: keys.into_iter().all(|source| source != key), event };
+    let is_apart = keys.into_iter().all(|source| source != key);
+    let to = Destination { key, sources: keys, is_apart, event };
     stored::store::<TextSets>(call, to, (elements, elements > EXAMINED_A_VISIT), &mut |call, walk, found| {
         let step = step(call, keys, combination, walk, EXAMINED_A_STEP, &mut |_, text| {
             stored::collect(found, 0.0, text);

@@ -315,11 +315,12 @@ impl<'c> Sort<'c> {
         self.len > ELEMENTS_A_VISIT || self.results() > ELEMENTS_A_VISIT
     }
 
-    /// Stores the results as a list.
-    fn store(&self, call: &mut Call<'_, '_>, to: &[u8]) -> Run {
+    /// Stores the results as a list. The sorted key is the first of `args`.
+    fn store(&self, call: &mut Call<'_, '_>, to: &[u8], args: Args<'_>) -> Run {
         // What `GET` names may be in the destination.
         let is_apart = to != self.key && self.options.gets.iter().all(Pattern::is_element);
-        let to = Destination { key: to, is_apart, event: KeyEvent::SORTSTORE };
+        let (sources, _) = args.split(1);
+        let to = Destination { key: to, sources, is_apart, event: KeyEvent::SORTSTORE };
         stored::store::<Lists>(call, to, (self.results(), self.is_long()), &mut |call, walk, found| {
             self.step(call, walk, found, &|found, text| stored::collect(found, 0.0, text.unwrap_or_default()))
         })
@@ -329,7 +330,7 @@ impl<'c> Sort<'c> {
 fn run<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, may_store: bool) -> Run {
     let (sort, version) = (Sort::read(call, args, may_store)?, call.session.version);
     if let Some(to) = sort.options.store {
-        return sort.store(call, to);
+        return sort.store(call, to, args);
     }
     found::reply(call, (name, args), (sort.key, sort.is_long()), &mut |call, walk, found| {
         sort.step(call, walk, found, &|found, text| match text {

@@ -102,9 +102,10 @@ pub(in crate::resp) fn zrangestore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
         Ok(set.map(|set| selection.range(set)).transpose()?.unwrap_or_default())
     })?;
     let first = if wanted.is_reverse { wanted.first + 1 - wanted.count.min(wanted.first + 1) } else { wanted.first };
-    let to = Destination { key, is_apart: key != from, event: KeyEvent::ZRANGESTORE };
+    let (sources, _) = args.after_first().split(1);
+    let to = Destination { key, sources, is_apart: key != from, event: KeyEvent::ZRANGESTORE };
     stored::store::<SortedSets>(call, to, (wanted.count, wanted.count > STORED_A_STEP), &mut |call, walk, found| {
-        // The locked source may expire or be evicted between two visits, so that fewer elements are wanted.
+        // The source may have been lost since the previous visit, so that fewer elements are wanted.
         let left = wanted.count.saturating_sub(walk.cursor).min(STORED_A_STEP);
         collection::look::<SortedSets, _>(call, from, |_, set| {
             let Some(set) = set else { return Ok(()) };

@@ -18,6 +18,7 @@ use crate::resp::collection::{self, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::slices;
+use crate::resp::sources;
 use crate::resp::state::walk::{ScoredElements, Walk};
 use crate::resp::stored::{self, Destination};
 use crate::resp::typed::{self, KeyParts, reply_bytes};
@@ -329,7 +330,7 @@ fn combine<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, comb
 /// are collected.
 fn combine_over_visits(call: &mut Call<'_, '_>, combine: &Combine<'_>, shape: ReplyShape, walk: &mut Walk) -> Run {
     // The keys are locked, unless they are too many.
-    walk.reading.allow_changes();
+    sources::begin(call, &mut walk.reading, combine.keys)?;
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
         if walk.ended.is_none() {
@@ -337,7 +338,10 @@ fn combine_over_visits(call: &mut Call<'_, '_>, combine: &Combine<'_>, shape: Re
             let stepped =
                 combine.step(call, walk, combine.examined_a_step(), &mut |score, text| scored.add(score, text));
             walk.scored = scored;
-            walk.ended = stepped?.then_some(0);
+            if stepped? {
+                sources::check(call, &mut walk.reading, combine.keys)?;
+                walk.ended = Some(0);
+            }
         } else {
             for _ in 0..REPLIED_A_STEP {
                 let Some((score, text)) = walk.scored.first() else { break };
@@ -384,7 +388,8 @@ fn store<'c>(
     let [key] = words(args);
     let (keys, options, elements) = read_keys(call, name, args.after_first())?;
     let combine = Combine::read(combination, keys, options, true)?;
-    let to = Destination { key, is_apart: keys.into_iter().all(|source| source != key), event };
+    let is_apart = keys.into_iter().all(|source| source != key);
+    let to = Destination { key, sources: keys, is_apart, event };
     stored::store::<SortedSets>(call, to, (elements, is_long(keys, elements)), &mut |call, walk, found| {
         combine.step(call, walk, combine.examined_a_step(), &mut |score, text| {
             stored::collect(found, score, text);
@@ -422,22 +427,34 @@ pub(in crate::resp) fn zintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
     }
     let combine = Combine::read(Combination::Intersection, keys, options, false)?;
     let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = count_over_visits(call, &combine, most, &mut walk);
+    match call.collects_replies {
+        true => slices::end_visit(call, walk, ran),
+        false => ran,
+    }
+}
+
+/// Counts the elements of an intersection, up to `most`, and replies with their number.
+fn count_over_visits(call: &mut Call<'_, '_>, combine: &Combine<'_>, most: u64, walk: &mut Walk) -> Run {
+    let has_visits = call.collects_replies;
+    if has_visits {
+        sources::begin(call, &mut walk.reading, combine.keys)?;
+    }
     // Without locks, all elements are examined at one instant.
-    let examined = if call.collects_replies { combine.examined_a_step() } else { u64::MAX };
+    let examined = if has_visits { combine.examined_a_step() } else { u64::MAX };
     loop {
         let mut count = walk.keys;
-        let is_last = combine.step(call, &mut walk, examined, &mut |_, _| {
+        let is_last = combine.step(call, walk, examined, &mut |_, _| {
             count += 1;
             count < most
         })?;
         walk.keys = count;
         if is_last || count >= most {
+            sources::check(call, &mut walk.reading, combine.keys)?;
             call.int(count as i64);
             return Ok(());
         }
-        if call.collects_replies && call.is_slice_used() {
-            call.session.walk = Some(walk);
-            call.session.done = call.session.done.max(1);
+        if has_visits && call.is_slice_used() {
             return Err(SessionWait::Yield.into());
         }
     }

@@ -70,6 +70,10 @@ pub(in crate::resp) struct CombineWork {
     pub(in crate::resp) is_combined: bool,
     /// Other bits that the operation needs for each bit of the current part.
     pub(in crate::resp) second: Vec<u8>,
+    /// The number of sources that existed when their lengths were read.
+    pub(in crate::resp) found: u64,
+    /// The number of times that the command has started over because it has lost a source.
+    pub(in crate::resp) restarts: u32,
     /// The parts that are complete, if the result is stored in pieces.
     pub(in crate::resp) writer: Option<LargeWriter>,
     /// The share of client memory.

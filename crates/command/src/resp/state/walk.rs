@@ -47,6 +47,8 @@ pub(in crate::resp) struct Walk {
     /// True if the walk has continued at the first key after the last key. Commands on hashes use this field as a flag
     /// for another purpose.
     pub(in crate::resp) has_wrapped: bool,
+    /// True if a command that has started over had stored a part of its result.
+    pub(in crate::resp) has_part: bool,
     /// The cursor after the completed step or walk. `None` while it is not complete.
     pub(in crate::resp) ended: Option<u64>,
     /// Records that were found and are not in the reply yet.
@@ -256,6 +258,8 @@ pub(in crate::resp) struct Reading {
     /// The value's identity when it was first read. `None` if nothing was read yet.
     pub(in crate::resp) identity: Option<(u64, u32, u64)>,
     pub(in crate::resp) restarts: u32,
+    /// The number of keys of the command that existed when the read began. `None` if they are not compared.
+    pub(in crate::resp) keys: Option<u64>,
 }
 
 impl Reading {
