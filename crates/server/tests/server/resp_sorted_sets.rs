@@ -421,3 +421,56 @@ fn stored_sorted_sets_send_the_events_of_redis() {
     assert_eq!(events[0], events[1]);
     running.stop();
 }
+
+/// In Redis, a product of 0 and an infinity becomes 0 in the first key of an intersection only, and in every key of a
+/// union. The first key is the shortest.
+#[test]
+fn weights_of_zero_and_infinite_scores_combine_as_in_redis_in_every_key() {
+    let (redis, running) = (crate::common::redis::Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let scores = ["inf", "-inf", "0", "-0", "2", "-3"];
+    // Scores have no negative zero here.
+    let plain = |reply: Vec<u8>| String::from_utf8(reply).expect("text").replace("$2\r\n-0\r\n", "$1\r\n0\r\n");
+    let mut differing = 0;
+    for lengths in [[1, 2, 3], [3, 2, 1], [2, 1, 3], [2, 2, 2]] {
+        for client in [&mut ours, &mut theirs] {
+            client.ask(&[b"FLUSHALL"]);
+            for (key, length) in ["a", "b", "c"].iter().zip(lengths) {
+                for (number, score) in scores.iter().enumerate() {
+                    // Each key has each score with each score of the two others.
+                    let place = match *key {
+                        "a" => 1,
+                        "b" => scores.len(),
+                        _ => scores.len() * scores.len(),
+                    };
+                    let all = scores.len().pow(3);
+                    let members: Vec<String> =
+                        (0..all).filter(|n| n / place % scores.len() == number).map(|n| format!("m{n}")).collect();
+                    let words: Vec<&str> =
+                        ["ZADD", key].into_iter().chain(members.iter().flat_map(|m| [*score, m.as_str()])).collect();
+                    client.ask(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+                }
+                for more in 0..length {
+                    client.ask(&[b"ZADD", key.as_bytes(), b"1", format!("only-{key}-{more}").as_bytes()]);
+                }
+            }
+        }
+        for weights in ["0 1 1", "1 0 1", "1 1 0", "0 0 1", "1 0 0", "0 1 0", "0 0 0", "inf 1 -inf", "-1 inf 0"] {
+            for aggregate in ["SUM", "MIN", "MAX"] {
+                for command in ["ZINTER", "ZUNION"] {
+                    let line = format!("{command} 3 a b c WEIGHTS {weights} AGGREGATE {aggregate} WITHSCORES");
+                    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+                    let (got, want) = (plain(ours.ask(&words)), plain(theirs.ask(&words)));
+                    assert_eq!(got, want, "{lengths:?}, {line}");
+                    let stored = format!("{command}STORE d 3 a b c WEIGHTS {weights} AGGREGATE {aggregate}");
+                    let words: Vec<&[u8]> = stored.split(' ').map(str::as_bytes).collect();
+                    assert_eq!(ours.ask(&words), theirs.ask(&words), "{stored}");
+                    let read: [&[u8]; 5] = [b"ZRANGE", b"d", b"0", b"-1", b"WITHSCORES"];
+                    assert_eq!(plain(ours.ask(&read)), plain(theirs.ask(&read)), "{lengths:?}, {stored}");
+                    differing += usize::from(want.contains("inf\r"));
+                }
+            }
+        }
+    }
+    assert!(differing > 50, "{differing} results with infinities");
+}

@@ -112,13 +112,26 @@ enum Aggregate {
 }
 
 impl Aggregate {
-    fn of(self, one: f64, other: f64) -> f64 {
+    /// Combines the result so far with a further score, which may not be a number. As in Redis, such a sum is 0, also
+    /// of two opposite infinities, and no other result is replaced by what is not a number.
+    fn of(self, result: f64, other: f64) -> f64 {
         match self {
-            // As in Redis, the sum of two opposite infinities is 0.
-            Self::Sum if (one + other).is_nan() => 0.0,
-            Self::Sum => one + other,
-            Self::Min => one.min(other),
-            Self::Max => one.max(other),
+            Self::Sum if (result + other).is_nan() => 0.0,
+            Self::Sum => result + other,
+            Self::Min => {
+                if other < result {
+                    other
+                } else {
+                    result
+                }
+            }
+            Self::Max => {
+                if other > result {
+                    other
+                } else {
+                    result
+                }
+            }
         }
     }
 }
@@ -165,10 +178,13 @@ impl<'c> Combine<'c> {
         Ok(combine)
     }
 
-    /// Returns the weighted score of an element of the key with this number.
-    fn weighted(&self, number: usize, score: f64) -> f64 {
+    /// Returns the weighted score of an element of the key with this number. The product of 0 and an infinity is 0 if
+    /// it is the first score of the element. In Redis, the further scores of a union are converted so too, but those of
+    /// an intersection are not.
+    fn weighted(&self, number: usize, score: f64, is_first: bool) -> f64 {
         let weighted = self.weights.get(number).map_or(score, |weight| weight * score);
-        if weighted.is_nan() { 0.0 } else { weighted }
+        let is_converted = is_first || self.combination == Combination::Union;
+        if is_converted && weighted.is_nan() { 0.0 } else { weighted }
     }
 
     /// Returns the numbers of the keys in the order in which they are examined and searched.
@@ -189,14 +205,16 @@ impl<'c> Combine<'c> {
         text: &[u8],
         score: f64,
     ) -> Result<Option<f64>, Damaged> {
-        let mut result = self.weighted(order[place], score);
+        let mut result = self.weighted(order[place], score, true);
         for (other, number) in order.iter().enumerate().filter(|(other, _)| *other != place) {
             let found = sources[*number].as_ref().map(|source| source.score(text)).transpose()?.flatten();
             match (self.combination, found) {
                 (Combination::Intersection, None) | (Combination::Difference, Some(_)) => return Ok(None),
                 (Combination::Union, Some(_)) if other < place => return Ok(None),
                 (Combination::Difference, None) | (Combination::Union, None) => {}
-                (_, Some(score)) => result = self.aggregate.of(result, self.weighted(*number, score)),
+                (_, Some(score)) => {
+                    result = self.aggregate.of(result, self.weighted(*number, score, false));
+                }
             }
         }
         Ok(Some(result))
