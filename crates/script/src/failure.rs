@@ -3,8 +3,20 @@
 //! A Rust function can raise only a userdata value. `pcall`, `xpcall` and `coroutine.resume` of the sandbox turn it
 //! into the value that Redis raises: a string, or a table with the field `err`.
 
+use crate::script::Script;
 use mlua::{Error, Lua, Value};
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The name of the sandbox's own functions in positions.
+const SANDBOX: &str = "redis";
+/// The number of levels of the stack that may lie between an error and the script's function.
+const LEVELS_MAX: usize = 8;
+
+/// The script in execution and the name of its chunk, which the Lua state holds as its data.
+pub(crate) type Running = Rc<RefCell<Option<(Arc<Script>, &'static str)>>>;
 
 /// An error that a function raised.
 #[derive(Debug)]
@@ -63,6 +75,28 @@ pub(crate) fn position(lua: &Lua, level: usize) -> String {
         Some(format!("{}:{line}: ", debug.source().short_src.as_deref().unwrap_or("?")))
     });
     place.flatten().unwrap_or_default()
+}
+
+/// Returns the position in the script: that of the first function on the stack which is not of the sandbox. How many
+/// are of the sandbox depends on whether they were called last in their caller, whose place they then take. If that was
+/// the whole script, the position is known only of a script with one line.
+pub(crate) fn place_in_script(lua: &Lua) -> String {
+    let mut places = (1..LEVELS_MAX).map(|level| position(lua, level));
+    let place = places.find(|place| !place.is_empty() && !place.starts_with(SANDBOX));
+    place.or_else(|| only_line(lua).map(|(chunk, line)| format!("{}:{line}: ", &chunk[1..]))).unwrap_or_default()
+}
+
+/// Returns the name of the chunk of the script in execution, and its line, if it has only one.
+pub(crate) fn only_line(lua: &Lua) -> Option<(&'static str, i32)> {
+    let running = lua.app_data_ref::<Running>()?;
+    let running = running.borrow();
+    let (script, chunk) = running.as_ref()?;
+    let text = &script.text[script.header.skipped..];
+    let mut lines = (1..).zip(text.split(|byte| *byte == b'\n')).filter(|(_, line)| !line.trim_ascii().is_empty());
+    match (lines.next(), lines.next()) {
+        (Some((line, _)), None) => Some((*chunk, line)),
+        _ => None,
+    }
 }
 
 /// Returns an error about an argument of a function, as `luaL_argerror` does.

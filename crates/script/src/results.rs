@@ -50,7 +50,7 @@ pub(crate) fn put_result(
     in_3: bool,
 ) -> mlua::Result<()> {
     let has_booleans = caller.exchange.borrow().calls_in_3;
-    Writer { caller, names, out, in_3, has_booleans: in_3 && has_booleans }.value(value, 0)
+    Writer { caller, names, out, in_3, has_booleans }.value(value, 0)
 }
 
 struct Writer<'w, 'y> {
@@ -58,7 +58,7 @@ struct Writer<'w, 'y> {
     names: &'w Names,
     out: &'w mut Vec<u8>,
     in_3: bool,
-    /// True if the script has chosen version 3, which has booleans.
+    /// True if the script has chosen version 3, which has booleans. Version 2 replies with them as with 1 and 0.
     has_booleans: bool,
 }
 
@@ -83,10 +83,11 @@ impl Writer<'_, '_> {
             Value::String(text) => self.bulk(&text.as_bytes()),
             Value::Number(number) => self.integer(to_integer(*number)),
             Value::Integer(number) => self.integer(*number),
-            Value::Boolean(flag) if self.has_booleans => {
+            Value::Boolean(flag) if self.has_booleans && self.in_3 => {
                 self.out.extend_from_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" })
             }
             Value::Boolean(true) => self.integer(1),
+            Value::Boolean(false) if self.has_booleans => self.integer(0),
             Value::Table(_) if depth >= DEPTH_MAX => put_error(self.out, b"ERR reached lua stack limit"),
             Value::Table(table) => return self.table(table, depth),
             _ => self.null(),

@@ -10,7 +10,7 @@
 
 use crate::caller::Caller;
 use crate::catching::{caught, exposed};
-use crate::failure::{at_caller, bad_argument, plain};
+use crate::failure::{at_caller, bad_argument, place_in_script, plain};
 use crate::library;
 use crate::library::args::type_name;
 use mlua::{Function, Lua, MultiValue, Scope, Table, Value};
@@ -43,10 +43,14 @@ const BASE: &[&str] = &[
     "type",
 ];
 
-/// Functions that must not swallow the error that ends a script, and `table.sort` with a comparison that can be
-/// interrupted.
+/// Functions that must not swallow the error that ends a script, `table.sort` with a comparison that can be
+/// interrupted, and the functions that compile text, which refuse compiled code: it could break the interpreter.
+///
+/// As in Redis, an error of the reader of `load` passes through the handler of errors that is in force. That requires a
+/// call of Lua's own function by code in Lua.
 const WRAPPERS: &str = r"
-local pcall, xpcall, resume, sort, caught, exposed = ...
+local pcall, xpcall, resume, sort, caught, exposed, load, loadstring, refuse = ...
+local type, select, byte = type, select, string.byte
 local function settle(ok, ...)
   if ok then return true, ... end
   return false, caught(...)
@@ -56,14 +60,55 @@ local function settle_exposed(ok, ...)
   return false, exposed(...)
 end
 local function less(a, b) return a < b end
+local function is_text(value)
+  return type(value) == 'string' or type(value) == 'number'
+end
+local function check_text(name, place, count, value)
+  if is_text(value) then return end
+  refuse(name, place, 'string expected, got ' .. (count < place and 'no value' or type(value)))
+end
+local function compiled(is_refused, f, message)
+  if is_refused then return nil, 'compiled code is not accepted' end
+  if f then return f end
+  return nil, exposed(message)
+end
 return function(...) return settle(pcall(...)) end,
   function(f, handler)
     return settle_exposed(xpcall(f, function(raised) return handler(exposed(raised)) end))
   end,
-  function(...) return settle_exposed(resume(...)) end,
+  function(...)
+    if type((...)) ~= 'thread' then refuse('resume', 1, 'coroutine expected') end
+    return settle_exposed(resume(...))
+  end,
   function(list, comparison)
     if comparison == nil and type(list) == 'table' and #list > 500 then comparison = less end
     return sort(list, comparison)
+  end,
+  function(...)
+    local reader, name = ...
+    if type(reader) ~= 'function' then
+      refuse('load', 1, 'function expected, got ' .. (select('#', ...) == 0 and 'no value' or type(reader)))
+    end
+    if name ~= nil then check_text('load', 2, 2, name) end
+    local has_begun, is_refused = false, false
+    local f, message = load(function()
+      local piece = reader()
+      if piece ~= nil and not is_text(piece) then refuse(nil, 0, 'reader function must return a string') end
+      if piece and piece ~= '' and not has_begun then
+        has_begun, is_refused = true, byte(piece) == 27
+        if is_refused then return nil end
+      end
+      return piece
+    end, name)
+    return compiled(is_refused, f, message)
+  end,
+  function(...)
+    local text, name = ...
+    check_text('loadstring', 1, select('#', ...), text)
+    if name ~= nil then check_text('loadstring', 2, 2, name) end
+    local is_refused = byte(text) == 27
+    if is_refused then return compiled(true) end
+    return compiled(false, loadstring(text, name))
   end
 ";
 
@@ -104,7 +149,6 @@ pub(crate) fn create<'scope, 'env>(
     clock.raw_set("clock", native.raw_get::<Table>("os")?.raw_get::<Value>("clock")?)?;
     globals.raw_set("os", clock)?;
     replace_catching(lua, scope, caller, &native, &globals)?;
-    replace_loading(lua, scope, &globals)?;
     replace_collecting(scope, caller, &globals)?;
     library::add(lua, scope, caller, &globals)?;
     let protector = Protector::new(lua)?;
@@ -280,7 +324,7 @@ fn behind(proxies: &Proxies, table: Table) -> mlua::Result<Table> {
     }
 }
 
-/// Replaces the functions that catch errors, and `table.sort`.
+/// Replaces the functions that catch errors, those that compile text, and `table.sort`.
 fn replace_catching<'scope, 'env>(
     lua: &Lua,
     scope: &'scope Scope<'scope, 'env>,
@@ -292,6 +336,13 @@ fn replace_catching<'scope, 'env>(
     let table: Table = native.raw_get("table")?;
     let caught = scope.create_function(move |lua, raised: Value| caught(caller, lua, raised))?;
     let exposed = scope.create_function(move |lua, raised: Value| exposed(caller, lua, raised))?;
+    let refuse = lua.create_function(|lua, (name, place, problem): (Option<String>, usize, String)| {
+        let text = match name {
+            Some(name) => format!("bad argument #{place} to '{name}' ({problem})"),
+            None => problem,
+        };
+        Err::<(), _>(plain(place_in_script(lua) + &text))
+    })?;
     let natives = (
         native.raw_get::<Value>("pcall")?,
         native.raw_get::<Value>("xpcall")?,
@@ -299,50 +350,21 @@ fn replace_catching<'scope, 'env>(
         table.raw_get::<Value>("sort")?,
         caught,
         exposed,
+        native.raw_get::<Value>("load")?,
+        native.raw_get::<Value>("loadstring")?,
+        refuse,
     );
-    let wrappers = lua.load(WRAPPERS).set_name("=redis").call::<(Function, Function, Function, Function)>(natives)?;
-    let (pcall, xpcall, resume, sort) = wrappers;
+    let wrappers = lua
+        .load(WRAPPERS)
+        .set_name("=redis")
+        .call::<(Function, Function, Function, Function, Function, Function)>(natives)?;
+    let (pcall, xpcall, resume, sort, load, loadstring) = wrappers;
     globals.raw_set("pcall", pcall)?;
     globals.raw_set("xpcall", xpcall)?;
+    globals.raw_set("load", load)?;
+    globals.raw_set("loadstring", loadstring)?;
     coroutine.raw_set("resume", resume)?;
     table.raw_set("sort", sort)
-}
-
-/// Replaces the functions that compile text, so that they refuse compiled code, which could break the interpreter.
-fn replace_loading<'scope, 'env>(lua: &Lua, scope: &'scope Scope<'scope, 'env>, globals: &Table) -> mlua::Result<()> {
-    let native: Function = globals.raw_get("loadstring")?;
-    let loadstring = lua.create_function(move |lua, (text, name): (mlua::String, Option<mlua::String>)| {
-        load_text(lua, &native, &text, name)
-    })?;
-    globals.raw_set("loadstring", &loadstring)?;
-    let load = scope.create_function(move |lua, (reader, name): (Function, Option<mlua::String>)| {
-        let mut text = Vec::new();
-        while let Some(piece) = reader.call::<Option<mlua::String>>(())?.filter(|piece| !piece.as_bytes().is_empty()) {
-            text.extend_from_slice(&piece.as_bytes());
-        }
-        let name = match name {
-            Some(name) => name,
-            None => lua.create_string("=(load)")?,
-        };
-        loadstring.call::<MultiValue>((lua.create_string(&text)?, name))
-    })?;
-    globals.raw_set("load", load)
-}
-
-fn load_text(
-    lua: &Lua,
-    native: &Function,
-    text: &mlua::String,
-    name: Option<mlua::String>,
-) -> mlua::Result<MultiValue> {
-    if text.as_bytes().first() == Some(&0x1b) {
-        let refusal = lua.create_string("compiled code is not accepted")?;
-        return Ok(MultiValue::from_iter([Value::Nil, Value::String(refusal)]));
-    }
-    match name {
-        Some(name) => native.call((text, name)),
-        None => native.call(text),
-    }
 }
 
 /// Replaces `collectgarbage`: a collection is done in slices, and scripts cannot change the collector's settings.

@@ -183,6 +183,19 @@ fn compiled_code_is_refused_by_every_function_that_compiles() {
     assert!(run(&mut machine, 9, "\x1bLua").starts_with("-ERR Error compiling script"));
 }
 
+/// Lua's compiler raises this error as a running function does. The text had a traceback then.
+#[test]
+fn an_error_that_the_compiler_raises_has_no_traceback() {
+    let mut machine = Machine::new().expect("a stack");
+    // One constant more than a function may have.
+    let text = "local t = {} for i = 1, 262145 do t[i] = 'x=' .. i .. '.5' end local text = table.concat(t, ' ') \
+                local f, e = loadstring(text) local done, g, caught = pcall(loadstring, text) \
+                return {tostring(f), type(e), e.err, tostring(g), caught}";
+    let overflow = "constant table overflow";
+    let want = format!("*5\n$3\nnil\n$5\ntable\n$27\nERR {overflow}\n$3\nnil\n$23\n{overflow}\n").replace('\n', "\r\n");
+    assert_eq!(run(&mut machine, 1, text), want);
+}
+
 #[test]
 #[ignore = "prints results, to compare with another server by eye"]
 fn results_of_the_scripts_on_standard_input() {

@@ -2,10 +2,10 @@
 
 use crate::HEAP_BYTES_MAX;
 use crate::caller::{Caller, beyond_limit};
-use crate::catching::{described, put_error, text_of};
+use crate::catching::{described, error_table, put_error, text_of};
 use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
-use crate::failure::failure_in;
+use crate::failure::{Running, failure_in, only_line};
 use crate::library::functions::LOADING;
 use crate::results::{Names, put_result};
 use crate::sandbox;
@@ -29,10 +29,15 @@ return function(f, keys, args, handler)
   return xpcall(function() return f(keys, args) end, handler)
 end
 ";
+/// The names of the chunks of scripts and of libraries.
+const SCRIPT_CHUNK: &str = "@user_script";
+const LIBRARY_CHUNK: &str = "@user_function";
 /// The name of the chunk with the sandbox's functions in Lua.
 const WRAPPERS_SOURCE: &str = "=redis";
 /// The source that Lua reports for a function that was replaced by the function that it called last.
 const REPLACED: &str = "=(tail call)";
+/// The source that Lua reports for code in C.
+const C_CODE: &str = "=[C]";
 /// The name under which the Lua registry stores the function that suspends the script.
 const TICK: &str = "gannet.tick";
 
@@ -57,9 +62,14 @@ pub(crate) fn serve(yielder: &Yielder<Input, MachineEvent>, first: Input, exchan
             ticked.map(|()| mlua::VmState::Continue)
         })?;
         let handler = scope.create_function(|lua, raised: Value| {
-            *error.borrow_mut() = Some(describe(lua, &raised));
-            Ok(())
+            let ended = describe(lua, &raised);
+            // The error of a reader of `load` becomes the second result of `load`.
+            let table = table_of(lua, &raised, &ended).map_or(Value::Nil, Value::Table);
+            *error.borrow_mut() = Some(ended);
+            Ok(table)
         })?;
+        let running = Running::default();
+        lua.set_app_data(Running::clone(&running));
         let vm = Vm {
             protected_call: lua.globals().get("xpcall")?,
             call_function: lua
@@ -74,6 +84,7 @@ pub(crate) fn serve(yielder: &Yielder<Input, MachineEvent>, first: Input, exchan
             names: Names::new(&lua)?,
             handler,
             error: &error,
+            running,
             caller: &caller,
             lua: &lua,
         };
@@ -110,6 +121,7 @@ struct Vm<'s, 'y> {
     names: Names,
     handler: Function,
     error: &'s RefCell<Option<Ended>>,
+    running: Running,
 }
 
 impl Vm<'_, '_> {
@@ -136,7 +148,10 @@ impl Vm<'_, '_> {
     /// Compiles, loads or runs a script. Appends the result.
     fn execute(&mut self, input: Input, script: &Arc<Script>, result: &mut Vec<u8>) -> mlua::Result<()> {
         let function = self.caller.exchange.borrow_mut().function.take();
-        if input == Input::Load || function.is_some() {
+        let is_library = input == Input::Load || function.is_some();
+        let chunk = if is_library { LIBRARY_CHUNK } else { SCRIPT_CHUNK };
+        *self.running.borrow_mut() = Some((Arc::clone(script), chunk));
+        if is_library {
             let Some(functions) = self.library_of(script, result)? else { return Ok(()) };
             let Some(name) = function else { return Ok(()) };
             let callback: Function = functions.raw_get(self.lua.create_string(&name)?)?;
@@ -160,7 +175,7 @@ impl Vm<'_, '_> {
             return Ok(Some(functions));
         }
         let text = &script.text[script.header.skipped..];
-        let chunk = self.lua.load(text).set_name("@user_function").set_mode(ChunkMode::Text);
+        let chunk = self.lua.load(text).set_name(LIBRARY_CHUNK).set_mode(ChunkMode::Text);
         let failed = match chunk.set_environment(self.globals.functions.clone()).into_function() {
             Err(error) => Some(compile_error("ERR Error compiling function: ", &error)),
             Ok(chunk) => self.load(&chunk)?,
@@ -207,7 +222,7 @@ impl Vm<'_, '_> {
             return Ok(function);
         }
         let text = &script.text[script.header.skipped..];
-        let function = self.lua.load(text).set_name("@user_script").set_mode(ChunkMode::Text).into_function()?;
+        let function = self.lua.load(text).set_name(SCRIPT_CHUNK).set_mode(ChunkMode::Text).into_function()?;
         if self.compiled_count == COMPILED_MAX {
             (self.compiled, self.compiled_count) = (self.lua.create_table()?, 0);
         }
@@ -287,9 +302,28 @@ fn describe(lua: &Lua, raised: &Value) -> Ended {
     let raiser = place_at(1).map_or(1, |(is_c, ..)| if is_c { 2 } else { 1 });
     // The sandbox's own functions are no part of the script, and a caller that was replaced by its last call has no
     // place.
-    let mut places = (raiser..).map_while(place_at).map(|(_, source, line)| (source, line));
-    let place = places.find(|(source, _)| source != WRAPPERS_SOURCE && source != REPLACED);
-    Ended { text: text_of(raised), place }
+    let mut places = (raiser..)
+        .map_while(place_at)
+        .map(|(_, source, line)| (source, line))
+        .filter(|(source, _)| source != WRAPPERS_SOURCE && source != REPLACED);
+    let place = places.next();
+    // If no function of the script is left on the stack, the call that ended it has replaced it.
+    let is_replaced = place.iter().cloned().chain(places).all(|(source, _)| source == C_CODE);
+    let only = if is_replaced { only_line(lua).map(|(chunk, line)| (chunk.to_owned(), line)) } else { None };
+    Ended { text: text_of(raised), place: only.or(place) }
+}
+
+/// Returns the table that the handler of errors of Redis makes of the value that a script has raised.
+fn table_of(lua: &Lua, raised: &Value, ended: &Ended) -> mlua::Result<Table> {
+    let table = match raised {
+        Value::Table(table) => table.clone(),
+        _ => error_table(lua, &ended.text)?,
+    };
+    if let Some((source, line)) = ended.place.as_ref().filter(|_| table.metatable().is_none()) {
+        table.raw_set("source", source.as_str())?;
+        table.raw_set("line", *line)?;
+    }
+    Ok(table)
 }
 
 /// Returns the text of the error reply to a script that does not compile. It begins with `start`.

@@ -7,16 +7,12 @@
 //! short ones remain those of C.
 
 use super::args::Args;
-use crate::failure::{at_caller, passed_on, plain, position};
+use crate::failure::{at_caller, passed_on, place_in_script, plain};
 use crate::sandbox::READ_ONLY;
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
-/// The name of [`SOURCE`] and of the sandbox's other functions in positions.
-const CHUNK: &str = "redis";
 /// The number of values that the stack of a C function holds (`LUAI_MAXCSTACK`).
 const STACK_VALUES_MAX: i64 = 8_000;
-/// The number of levels of the stack that may lie between an error and the script's function.
-const LEVELS_MAX: usize = 8;
 /// The source of the functions.
 ///
 /// An error of C code has the position of its caller, which would be this source. So C code is called by `pcall`, which
@@ -107,7 +103,7 @@ pub(crate) fn add(lua: &Lua, native: &Table, globals: &Table, is_read_only: Func
     let own = |name: &str| table.raw_get::<Value>(name);
     let functions: (Function, Function, Function) = lua
         .load(SOURCE)
-        .set_name(format!("={CHUNK}"))
+        .set_name("=redis")
         .set_environment(native.clone())
         .call((own("insert")?, own("remove")?, own("concat")?, is_read_only, fail))?;
     table.raw_set("insert", functions.0)?;
@@ -146,12 +142,4 @@ fn failure(lua: &Lua, name: &str, raised: Option<Value>) -> mlua::Error {
         }
         Some(other) => passed_on(other),
     }
-}
-
-/// Returns the position in the script: that of the first function on the stack which is not of the sandbox. How many
-/// are of the sandbox depends on whether they were called last in their caller, whose place they then take. If that was
-/// the whole script, the position is lost.
-fn place_in_script(lua: &Lua) -> String {
-    let places = (1..LEVELS_MAX).map(|level| position(lua, level));
-    places.into_iter().find(|place| !place.is_empty() && !place.starts_with(CHUNK)).unwrap_or_default()
 }
