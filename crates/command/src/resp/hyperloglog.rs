@@ -17,7 +17,7 @@ use segment::{Attempts, Expire, Guard, Item, Key, Loaded, Replaced, Replacement,
 /// The cost of merging one HyperLogLog, in operations.
 const OPS_PER_MERGE: usize = 8;
 /// The maximum length of a sparse HyperLogLog in bytes: two for each register.
-const BYTES_MAX: u64 = 16 + 2 * REGISTERS as u64;
+const BYTES_MAX: u64 = hyperloglog::HEADER_BYTES as u64 + 2 * REGISTERS as u64;
 
 impl From<NotHyperLogLog> for ErrorReply {
     fn from(_: NotHyperLogLog) -> Self {
@@ -26,17 +26,18 @@ impl From<NotHyperLogLog> for ErrorReply {
 }
 
 /// Copies the value of `item` to `value`, which is empty, and checks that it has the form of a HyperLogLog. Returns
-/// false if a piece of the value is lost.
+/// false if a piece of the value is lost. A sparse value that is longer than the longest valid one is an error.
 fn read(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>, value: &mut Vec<u8>) -> Result<bool, ErrorReply> {
     string(Some(item))?;
-    let bytes = item.value_len();
-    if bytes > BYTES_MAX {
-        return Err(ErrorReply::NotHyperLogLog);
-    }
+    let is_too_long = item.value_len() > BYTES_MAX;
+    let bytes = if is_too_long { hyperloglog::HEADER_BYTES as u64 } else { item.value_len() };
     value.reserve_exact(DENSE_BYTES.max(bytes as usize));
     let is_whole = guard.pieces().copy_range(key, item.value, 0..bytes, &mut |part| value.extend_from_slice(part));
     if is_whole {
         hyperloglog::is_dense(value)?;
+        if is_too_long {
+            return Err(ErrorReply::InvalidHyperLogLog);
+        }
     }
     Ok(is_whole)
 }

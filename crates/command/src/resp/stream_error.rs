@@ -63,10 +63,8 @@ pub(super) enum StreamError {
     AutoClaimIdle,
     /// `COUNT` of `XAUTOCLAIM` is not a number above 0.
     ClaimCount,
-    /// `BLOCK` of `XREAD` in a script.
-    ReadWaitsInScript,
-    /// `BLOCK` of `XREADGROUP` in a script.
-    GroupWaitsInScript,
+    /// `BLOCK` of `XREAD` or `XREADGROUP` in a script. The error line has the command's name as the script wrote it.
+    WaitsInScript,
     /// The group for which the client waits was removed.
     GroupEnded,
     /// The stream for whose group the client waits was removed.
@@ -116,8 +114,7 @@ impl StreamError {
             Self::ClaimRetryCount => "ERR Invalid RETRYCOUNT option argument for XCLAIM",
             Self::AutoClaimIdle => "ERR Invalid min-idle-time argument for XAUTOCLAIM",
             Self::ClaimCount => "ERR COUNT must be > 0",
-            Self::ReadWaitsInScript => "ERR xread command is not allowed with BLOCK option from scripts",
-            Self::GroupWaitsInScript => "ERR xreadgroup command is not allowed with BLOCK option from scripts",
+            Self::WaitsInScript => "ERR xread command is not allowed with BLOCK option from scripts",
             Self::GroupEnded => "NOGROUP the consumer group this client was blocked on no longer exists",
             Self::StreamEnded => "UNBLOCKED the stream key no longer exists",
             Self::GroupOfRead => "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",

@@ -27,7 +27,8 @@ const REGISTER_BITS: u32 = 14;
 pub(crate) const HASH_BITS_LEFT: u32 = 64 - REGISTER_BITS;
 /// The number of registers.
 pub const REGISTERS: usize = 1 << REGISTER_BITS;
-const HEADER_BYTES: usize = 16;
+/// The length of the header in bytes.
+pub const HEADER_BYTES: usize = 16;
 const MAGIC: &[u8; 4] = b"HYLL";
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
@@ -168,10 +169,13 @@ pub fn make_dense(value: &mut Vec<u8>) -> Result<bool, Damaged> {
     Ok(true)
 }
 
-/// Writes the runs of a sparse HyperLogLog as text, as Redis's `PFDEBUG DECODE` does.
+/// Writes the runs of a sparse HyperLogLog as text, as Redis's `PFDEBUG DECODE` does. The second byte of a damaged run
+/// that ends after its first is taken as 0.
 pub fn decode(value: &[u8], text: &mut Vec<u8>) {
     let mut rest = &value[HEADER_BYTES..];
-    while let Some(run) = sparse::Run::read(rest) {
+    let cut = [rest.last().copied().unwrap_or_default(), 0];
+    while !rest.is_empty() {
+        let Some(run) = sparse::Run::read(rest).or_else(|| sparse::Run::read(&cut)) else { return };
         let separator = if text.is_empty() { "" } else { " " };
         let registers = run.registers;
         match run.opcode {
@@ -180,7 +184,7 @@ pub fn decode(value: &[u8], text: &mut Vec<u8>) {
             Opcode::Value(value) => write!(text, "{separator}v:{value},{registers}"),
         }
         .expect("a vector takes all bytes");
-        rest = &rest[run.bytes()..];
+        rest = rest.get(run.bytes()..).unwrap_or_default();
     }
 }
 

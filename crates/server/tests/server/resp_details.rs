@@ -304,6 +304,43 @@ fn a_script_learns_of_wrong_numbers_of_arguments_before_refused_commands() {
     ]);
 }
 
+/// In Redis, rights do not matter for the commands that end or change the user of a connection.
+#[test]
+fn commands_that_every_user_may_send_pass_a_dry_run() {
+    same_replies(&[
+        "ACL SETUSER dry on nopass +get ~a*",
+        "ACL DRYRUN dry AUTH x",
+        "ACL DRYRUN dry auth x y",
+        "ACL DRYRUN dry AUTH",
+        "ACL DRYRUN dry HELLO",
+        "ACL DRYRUN dry HELLO 3",
+        "ACL DRYRUN dry QUIT",
+        "ACL DRYRUN dry RESET",
+        "ACL DRYRUN dry RESET x",
+        "ACL DRYRUN dry GET a",
+        "ACL DRYRUN dry GET b",
+        "ACL DRYRUN dry PING",
+        "ACL SETUSER dry +@all -auth -hello -reset -quit",
+        "ACL DRYRUN dry AUTH x",
+        "ACL DRYRUN dry HELLO",
+        "ACL DRYRUN dry QUIT",
+        "ACL DRYRUN dry RESET",
+    ]);
+}
+
+#[test]
+fn a_script_that_would_wait_for_entries_gets_an_error_with_the_name_that_it_wrote() {
+    same_replies(&[
+        "XADD s 1-1 a b",
+        "XGROUP CREATE s g 0",
+        "EVAL return_redis.call('XREAD','BLOCK','100','STREAMS','s','0') 0",
+        "EVAL return_redis.call('xread','block','100','streams','s','0') 0",
+        "EVAL return_redis.pcall('XReadGroup','GROUP','g','c','BLOCK','100','STREAMS','s','>') 0",
+        "EVAL return_redis.call('XREAD','BLOCK','abc','STREAMS') 0",
+        "EVAL return_redis.call('XREAD','COUNT','x','BLOCK','100','STREAMS','s','0') 0",
+    ]);
+}
+
 /// Redis 7.0 does not have `+`: the wanted replies are those of Redis 7.4.
 #[test]
 fn a_plus_in_xread_stands_for_the_last_entry_and_waits_for_the_first() {

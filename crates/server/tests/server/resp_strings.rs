@@ -421,3 +421,53 @@ fn a_part_of_bitop_that_must_wait_for_memory_is_stored_before_the_next() {
     }
     running.stop();
 }
+
+#[test]
+fn damaged_hyperloglogs_get_the_errors_of_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let sparse = |runs: &[u8]| [&b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80"[..], runs].concat();
+    let values = [
+        // Too few and too many registers, a long run that is cut, and more bytes than all registers need.
+        sparse(b""),
+        sparse(b"\x7f"),
+        sparse(b"\x3f\x7f"),
+        sparse(b"\x80\x7f\xff"),
+        sparse(b"\x7f\xff\x80"),
+        sparse(b"\x7f\xff\x40"),
+        sparse(&[0; 32_768]),
+        sparse(&[0; 32_769]),
+        sparse(&[0x80; 70_000]),
+        b"HYLL".to_vec(),
+        b"HYLL\x02\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
+        [&b"HYLL\0\0\0\0\0\0\0\0\0\0\0\0"[..], &[0; 12_287]].concat(),
+        [&b"HYLL\0\0\0\0\0\0\0\0\0\0\0\0"[..], &[0; 40_000]].concat(),
+    ];
+    let lines = [
+        "PFCOUNT h",
+        "PFCOUNT h other",
+        "PFMERGE to h",
+        "PFMERGE to h other",
+        "PFMERGE h other",
+        "PFDEBUG GETREG h",
+        "PFDEBUG TODENSE h",
+    ];
+    for (number, value) in values.iter().enumerate() {
+        for line in lines.iter().copied().chain(Some("PFDEBUG DECODE h").filter(|_| value.len() < 30_000)) {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let [ours, theirs] = [&mut ours, &mut theirs].map(|client| {
+                client.ask(&[b"DEL", b"to", b"other"]);
+                client.ask(&[b"PFADD", b"other", b"a", b"b"]);
+                client.ask(&[b"SET", b"h", value]);
+                (client.ask(&words), client.ask(&[b"GET", b"h"]), client.ask(&[b"GET", b"to"]))
+            });
+            assert!(
+                ours == theirs,
+                "value {number}, {line}: {}, not {}",
+                ours.0.escape_ascii(),
+                theirs.0.escape_ascii()
+            );
+        }
+    }
+    running.stop();
+}

@@ -7,7 +7,7 @@ use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::catalog::words;
 use crate::resp::collection::{self, ELEMENTS_A_VISIT, ReplyShape};
-use crate::resp::error::ErrorReply;
+use crate::resp::error::{self, ErrorReply};
 use crate::resp::number::integer;
 use crate::resp::session::CommandOrigin;
 use crate::resp::slices;
@@ -17,7 +17,7 @@ use crate::resp::typed::answer_fits;
 use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
-use protocol::resp::{Args, Version};
+use protocol::resp::{Args, Limits, Parsed, Parser, Version};
 use protocol::sink::{Fixed, Sink};
 use record::{StreamId, StreamValue, Streams};
 
@@ -44,7 +44,7 @@ pub(super) struct StreamsRequest<'c> {
 }
 
 impl<'c> StreamsRequest<'c> {
-    pub(super) fn read(call: &Call<'c, '_>, mut args: Args<'c>, has_group: bool) -> Result<Self, ErrorReply> {
+    fn parse(call: &Call<'c, '_>, mut args: Args<'c>, has_group: bool) -> Result<Self, ErrorReply> {
         let (mut most, mut waits, mut group, mut group_at, mut no_ack) = (u64::MAX, None, None, None, false);
         let words_count = args.len() as u32;
         while let Some(word) = args.next() {
@@ -55,9 +55,7 @@ impl<'c> StreamsRequest<'c> {
                     most = if count == 0 { u64::MAX } else { count };
                 }
                 b"block" if has_more && call.session.origin == CommandOrigin::Script => {
-                    let error =
-                        if has_group { StreamError::GroupWaitsInScript } else { StreamError::ReadWaitsInScript };
-                    return Err(ErrorReply::Stream(error));
+                    return Err(ErrorReply::Stream(StreamError::WaitsInScript));
                 }
                 b"block" if has_more => {
                     waits = Some(blocking::deadline_ms(call, args.next().unwrap_or_default())?);
@@ -85,6 +83,24 @@ impl<'c> StreamsRequest<'c> {
             }
         }
         Err(ErrorReply::Syntax)
+    }
+
+    /// Parses a request. Returns `None` if it has replied with an error.
+    pub(super) fn read(call: &mut Call<'c, '_>, args: Args<'c>, has_group: bool) -> Result<Option<Self>, ErrorReply> {
+        match Self::parse(call, args, has_group) {
+            Err(ErrorReply::Stream(StreamError::WaitsInScript)) => {
+                // The error has the name of the command as the script has written it.
+                let limits = Limits { long_bytes_min: u32::MAX, request_bytes_max: usize::MAX, ..Limits::REDIS };
+                let name = match Parser::new().parse(call.buf, &limits) {
+                    Parsed::Request { mut args, .. } => args.next().unwrap_or_default(),
+                    _ => b"",
+                };
+                let text = ["ERR ", " command is not allowed with BLOCK option from scripts", ""];
+                error::quoted(call.out, [name, b""], &text);
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
     }
 
     /// Returns true if the client waits if the request finds no entries.
@@ -269,7 +285,7 @@ fn reply_at_once(call: &mut Call<'_, '_>, most: u64, all: &[WantedEntries<'_>]) 
 }
 
 pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let request = StreamsRequest::read(call, args, false)?;
+    let Some(request) = StreamsRequest::read(call, args, false)? else { return Ok(()) };
     if call.collects_replies {
         let walk = match call.session.walk.take() {
             Some(walk) => Some(walk),

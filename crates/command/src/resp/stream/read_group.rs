@@ -341,7 +341,7 @@ fn retained(call: &mut Call<'_, '_>, mut walk: Box<Walk>, is_begun: bool, stop: 
 }
 
 pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let request = StreamsRequest::read(call, args, true)?;
+    let Some(request) = StreamsRequest::read(call, args, true)? else { return Ok(()) };
     let names = request.group.unwrap_or_default();
     let mut first = 0;
     if call.session.walk.is_none() && blocking::is_turn(call) {
