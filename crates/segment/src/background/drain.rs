@@ -302,7 +302,7 @@ fn demote_or_remove(
 
 /// Clears the item's slot. Leaves a ghost if the item is evicted from the small queue, or if it was read and has
 /// expired. The ghost shows, if the key is stored again, that the new item is worth retaining.
-fn remove(
+pub(super) fn remove(
     background: &mut Background,
     store: &Store,
     key: &Key<'_>,

@@ -3,7 +3,8 @@
 //! One thread runs the slices. Each slice first collects the segments that the handles have sealed. Then it removes
 //! some of the pieces and parts whose head was removed ([`crate::values::deferred_free`]). Finally it chooses one job
 //! and runs it until the job or the slice ends. An unfinished job continues at the same position in the next slice.
-//! While such pieces and parts are left, nothing is evicted, because they take the memory that is missing.
+//! While such pieces and parts are left, nothing is evicted, because they take the memory that is missing. If an
+//! observer wants expired items, each slice also removes some of those ([`active`]).
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
@@ -35,6 +36,7 @@
 //! Bounds: the queues and the quarantine list hold each segment at most once, plus stale entries of segments that left
 //! their queue early. Stale entries are removed when there are more of them than segments.
 
+mod active;
 mod compaction;
 mod drain;
 mod grow;
@@ -54,6 +56,7 @@ mod verify;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use active::ActiveExpiry;
 use base::clock::UnixMillis;
 use compaction::Deadness;
 use drain::{Drain, Why};
@@ -157,6 +160,7 @@ pub struct Background {
     /// True if a [`Populator`] obtains memory from the kernel ahead of use, so that slices do not.
     populates_elsewhere: bool,
     observer: Option<Box<dyn EvictionObserver>>,
+    expiry: ActiveExpiry,
     shadows: Shadows,
     /// The fixed share of the small queue, in percent of the segments. `None`: the shadows choose it.
     held_percent: Option<u8>,
@@ -195,6 +199,7 @@ impl Background {
             memory_bytes: store.memory.wanted_bytes(),
             populates_elsewhere: false,
             observer: None,
+            expiry: ActiveExpiry::default(),
             shadows: Shadows::new(store.tier.is_some()),
             held_percent: None,
             ghost_age: GhostAge::default(),
@@ -277,6 +282,9 @@ impl Background {
             self.choose_policy(&store);
         }
         follow_wishes(&store);
+        if !rebuilds {
+            self.expire_some(&store, now, over);
+        }
         let evicts = freed != Freed::SomeOfMore;
         if self.drain.is_none() && !rebuilds {
             self.choose(&store, now, evicts);
@@ -315,6 +323,17 @@ impl Background {
             || self.short(&store).is_some()
             || self.scanned < store.segments.high_water();
         SliceReport { kind, more }
+    }
+
+    /// Removes some expired items if an observer wants them.
+    fn expire_some(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) {
+        if self.observer.as_deref().is_some_and(EvictionObserver::wants_expired) {
+            let mut expiry = std::mem::take(&mut self.expiry);
+            expiry.step(store, now, over, &mut |key, address| {
+                drain::remove(self, store, key, address, Why::Expire, now);
+            });
+            self.expiry = expiry;
+        }
     }
 
     /// Returns true if too few of the free segments that no quota reserves are left: fewer than the low mark plus those

@@ -1,5 +1,6 @@
 //! Tests that need access to the store's internals.
 
+mod active;
 pub(crate) mod crashes;
 mod damage;
 pub(crate) mod disk;
