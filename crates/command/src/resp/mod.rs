@@ -56,6 +56,7 @@ mod index_places;
 mod info;
 mod key_specs;
 mod keys;
+mod latency_graph;
 mod lcs;
 mod lease;
 mod list;

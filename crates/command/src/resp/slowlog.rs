@@ -5,7 +5,7 @@
 //! of its reply. The commands report requests of all protocols.
 
 use super::catalog::{find, lower};
-use super::error::ErrorReply;
+use super::error::{self, ErrorReply};
 use super::help::other_subcommand;
 use super::number::integer;
 use crate::config::WORKERS_MAX;
@@ -14,12 +14,16 @@ use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::config;
 use crate::resp::info::{self, Named};
+use crate::resp::latency_graph::{self, GraphSample};
 use crate::visit::progress::{REPORT_OPS, SessionWait};
 use protocol::resp::{Args, reply};
 use segment::Key;
 
 /// The event name under which `LATENCY LATEST` reports slow requests.
 const EVENT: &[u8] = b"command";
+
+/// The number of requests that `LATENCY GRAPH` shows at most, as in Redis.
+const GRAPH_SAMPLES_MAX: usize = 160;
 
 /// The quantiles that `LATENCY EXPLAIN` reports.
 const SHARES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)];
@@ -133,12 +137,14 @@ fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
     reply::bulk(all, request.client.name());
 }
 
-/// Executes `LATENCY EXPLAIN | HISTOGRAM [command ...] | LATEST | HISTORY event | RESET [event ...] | DOCTOR`.
+/// Executes `LATENCY EXPLAIN | GRAPH event | HISTOGRAM [command ...] | LATEST | HISTORY event | RESET [event ...] |
+/// DOCTOR`.
 pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     call.ops += REPORT_OPS;
     match (&lower(topic)[..], args.len()) {
         (b"explain", _) => explain(call, args),
+        (b"graph", 1) => graph(call, args.next().unwrap_or_default()),
         (b"histogram", _) => histogram(call, args),
         (b"latest", 0) => latest(call),
         (b"history", 1) => history(call, args.next().unwrap_or_default()),
@@ -277,6 +283,23 @@ fn latest(call: &mut Call<'_, '_>) -> Run {
     Ok(())
 }
 
+/// Replies with a picture of the times of slow requests.
+fn graph(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
+    let slow = slow(call, SlowReport::Latency);
+    if event != EVENT || slow.is_empty() {
+        error::word(call.out, "ERR No samples available for event", event);
+        return Ok(());
+    }
+    let now = call.ctx.now;
+    let shown = slow[..slow.len().min(GRAPH_SAMPLES_MAX)].iter().rev();
+    let samples =
+        shown.map(|request| GraphSample { ms: request.total_ns() / 1_000_000, age_s: now.ms_since(request.at) / 1000 });
+    let picture = latency_graph::draw("command", &samples.collect::<Vec<_>>());
+    let mut all = Vec::new();
+    reply::verbatim(&mut all, call.session.version, b"txt", picture.as_bytes());
+    aside::send_long_reply(call, all)
+}
+
 fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
     let mut slow = slow(call, SlowReport::Latency);
     if event != EVENT {
@@ -325,7 +348,7 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// Executes `MEMORY USAGE key [SAMPLES n] | STATS | DOCTOR | PURGE`.
+/// Executes `MEMORY USAGE key [SAMPLES n] | STATS | DOCTOR | MALLOC-STATS | PURGE`.
 pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -336,6 +359,11 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         (b"stats", 0) => super::memory_stats::reply(call),
         (b"doctor", 0) => memory_doctor(call),
+        // Redis replies so if its allocator has no statistics.
+        (b"malloc-stats", 0) => {
+            reply::bulk(call.out, b"Stats not supported for the current allocator");
+            Ok(())
+        }
         // Free memory is retained for later items, because the configured memory stays reserved.
         (b"purge", 0) => {
             call.out.push(reply::OK);

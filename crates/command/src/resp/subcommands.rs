@@ -476,7 +476,12 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
             "    Returns quantiles of waiting, execution and sending, by kind of request.",
         ],
     ),
-    part("latency|graph", 3, &["admin", "dangerous", "slow"], &[]),
+    part(
+        "latency|graph",
+        3,
+        &["admin", "dangerous", "slow"],
+        &["GRAPH <event>", "    Returns a picture of the times of slow requests."],
+    ),
     part("latency|help", 2, &["slow"], &["HELP", "    Prints this help."]),
     part(
         "latency|histogram",
@@ -516,7 +521,12 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     ),
     part("memory|doctor", 2, &["slow"], &["DOCTOR", "    Reports problems with the memory."]),
     part("memory|help", 2, &["slow"], &["HELP", "    Prints this help."]),
-    part("memory|malloc-stats", 2, &["slow"], &[]),
+    part(
+        "memory|malloc-stats",
+        2,
+        &["slow"],
+        &["MALLOC-STATS", "    Replies that the allocator has no statistics."],
+    ),
     part("memory|purge", 2, &["slow"], &["PURGE", "    Has no effect: the memory for items stays reserved."]),
     part("memory|stats", 2, &["slow"], &["STATS", "    Returns figures of the memory."]),
     part(

@@ -212,14 +212,15 @@ const DIFFERENT: &[(&str, &str)] = &[
         "latency",
         "`EXPLAIN` returns p50, p99, p999 and the maximum of waiting, execution and sending; the quantiles of \
          `HISTOGRAM` and of `INFO latencystats` are exact to an eighth; `LATEST`, `HISTORY` and `RESET` know one \
-         event, `command`: the requests of `SLOWLOG`; no `GRAPH`",
+         event, `command`: the requests of `SLOWLOG`",
     ),
     ("lease.get", "not in Redis; see below"),
     ("lease.set", "not in Redis; see below"),
     ("lease.stale", "not in Redis; see below"),
     (
         "memory",
-        "no `MALLOC-STATS`; `USAGE` includes the slot in the index; `STATS` also has `pubsub.bytes` and `maxmemory`",
+        "`MALLOC-STATS` replies as Redis with an allocator without statistics; `USAGE` includes the slot in the index; \
+         `STATS` also has `pubsub.bytes` and `maxmemory`",
     ),
     ("module", "`LIST` is empty, and there is no `LOAD`: modules are written for the Redis server"),
     (
