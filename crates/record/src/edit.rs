@@ -323,6 +323,9 @@ impl<'e> Edit<'e> {
         if let Some(end) = end_ms.filter(|_| is_there) {
             debug_assert!(end <= crate::END_MS_MAX);
             self.has_ends = true;
+            if let Some(tree) = &mut self.tree {
+                tree.sets_ends = true;
+            }
         }
         Ok(is_there)
     }

@@ -29,6 +29,8 @@ pub const LARGE_BYTES: usize = 4096;
 const LEAF_BYTES_MAX: usize = 1024;
 /// Target length in bytes of the leaves when a leaf is split.
 const LEAF_BYTES: usize = 640;
+/// Number of bytes by which most changes grow a leaf at most.
+const CHANGE_BYTES: usize = 64;
 /// A changed leaf below this length, in bytes, is merged with the previous one.
 const LEAF_BYTES_MIN: usize = 256;
 /// Maximum number of entries in a page. The next constant is the number of entries of a page after a split.
@@ -38,6 +40,9 @@ const PAGE_ENTRIES: usize = 128;
 const FLAT_AGAIN_BINS: u64 = 32;
 /// Length in bytes of an entry in a head or a page. The part's number follows the first four bytes.
 pub const ENTRY_BYTES: usize = 18;
+/// Length in bytes of a head before its entries, and the maximum length of what follows them unless it names a set.
+const HEAD_BYTES: usize = 13;
+const HEAD_REST_BYTES: usize = 16;
 /// The first end of a tree in which no bin has an end.
 pub(crate) const NO_END: u64 = u64::MAX;
 /// The encoding of [`NO_END`] in an entry: the latest possible end.
@@ -140,6 +145,21 @@ impl<'r> Entries<'r> {
     fn iter(self) -> impl Iterator<Item = LeafEntry> {
         (0..self.len()).map(move |number| self.at(number))
     }
+
+    /// Appends the entries to `to`, with `entry` in place of the one at index `place`.
+    fn push_with(self, place: usize, entry: LeafEntry, to: &mut Vec<u8>) {
+        let (before, rest) = self.0.split_at(place * ENTRY_BYTES);
+        to.extend_from_slice(before);
+        entry.push(to);
+        to.extend_from_slice(&rest[ENTRY_BYTES..]);
+    }
+
+    /// Returns the earliest expiry of all entries if `end` is that of the entry at index `place`.
+    fn first_end_with(self, place: usize, end: u64) -> u64 {
+        self.iter()
+            .enumerate()
+            .fold(end, |first, (at, entry)| if at == place { first } else { first.min(entry.first_end) })
+    }
 }
 
 /// One entry: the lowest hash of its range, the number of its part, and a lower bound for the ends of the bins below
@@ -184,7 +204,7 @@ pub(crate) struct Tree<'r> {
 impl<'r> Tree<'r> {
     /// Reads a head up to the end of its entries, and returns the bytes after them.
     pub(crate) fn open(bytes: &'r [u8], source: &'r dyn Source) -> Result<(Self, &'r [u8]), Damaged> {
-        let (fixed, rest) = bytes.split_at_checked(13).ok_or(Damaged)?;
+        let (fixed, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or(Damaged)?;
         let entries = u32::from_le_bytes(fixed[9..].try_into().expect("four")) as usize;
         let (root, rest) = rest.split_at_checked(entries.checked_mul(ENTRY_BYTES).ok_or(Damaged)?).ok_or(Damaged)?;
         let levels = fixed[8];
@@ -334,16 +354,17 @@ fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)
     Ok(bins)
 }
 
-/// Splits the bins of a body into leaves. The first leaf begins at hash `from`.
-fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u8>)>, Damaged> {
+/// Splits the bins of a body into leaves. The first leaf begins at hash `from`. `may_end` is false if no bin has an
+/// end.
+fn cut(from: u32, body: &[u8], may_end: bool, set: Option<InSet<'_>>) -> Result<Vec<NewLeaf>, Damaged> {
     let mut bins = hashed(body, set)?;
     bins.sort_by_key(|(hash, _)| *hash);
-    let mut leaves = vec![(from, Vec::new())];
+    let mut leaves = vec![NewLeaf { from, bins: Vec::new(), may_end }];
     let mut last = None;
     for (hash, range) in bins {
-        let leaf = &mut leaves.last_mut().expect("one at least").1;
+        let leaf = &mut leaves.last_mut().expect("one at least").bins;
         if last.is_some_and(|last| last != hash) && leaf.len() + range.len() > LEAF_BYTES {
-            leaves.push((hash, body[range].to_vec()));
+            leaves.push(NewLeaf { from: hash, bins: body[range].to_vec(), may_end });
         } else {
             leaf.extend_from_slice(&body[range]);
         }
@@ -352,11 +373,28 @@ fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u
     Ok(leaves)
 }
 
-/// A leaf of a page under construction: an unchanged leaf, given by its entry, or a new leaf with its lowest hash and
-/// its bins.
+/// A leaf of a page under construction: an unchanged leaf, given by its entry, or a new one.
 enum Leaf {
     There(LeafEntry),
-    New(u32, Vec<u8>),
+    New(NewLeaf),
+}
+
+/// A leaf to be written.
+struct NewLeaf {
+    /// The lowest hash of the leaf's range.
+    from: u32,
+    bins: Vec<u8>,
+    /// False if no bin has an end, so that the bins need not be searched for the earliest one.
+    may_end: bool,
+}
+
+impl NewLeaf {
+    /// Writes the leaf, and returns its entry.
+    fn entry(self, source: &dyn Source, parts: &mut Parts) -> Result<LeafEntry, Damaged> {
+        let first_end = if self.may_end { crate::edit::tally(&self.bins)?.1 } else { NO_END };
+        let part = parts.add(source, |to| to.extend_from_slice(&self.bins));
+        Ok(LeafEntry { from: self.from, part, first_end })
+    }
 }
 
 /// A page under construction: an unchanged page, given by its entry in the root, or a new page with its lowest hash and
@@ -371,10 +409,7 @@ impl Leaf {
     fn entry(self, source: &dyn Source, parts: &mut Parts) -> Result<LeafEntry, Damaged> {
         match self {
             Self::There(entry) => Ok(entry),
-            Self::New(from, body) => {
-                let first_end = crate::edit::tally(&body)?.1;
-                Ok(LeafEntry { from, part: parts.add(source, |to| to.extend_from_slice(&body)), first_end })
-            }
+            Self::New(leaf) => leaf.entry(source, parts),
         }
     }
 }
@@ -397,34 +432,43 @@ pub(crate) struct TreeEdit<'e> {
     /// Changed leaves, by the number of their page and their lowest hash.
     changed: BTreeMap<(usize, u32), Vec<u8>>,
     pub(crate) count: u64,
+    /// True if this edit has given a bin an end.
+    pub(crate) sets_ends: bool,
 }
 
 impl<'e> TreeEdit<'e> {
     pub(crate) fn of(tree: Tree<'e>) -> Self {
-        Self { tree, changed: BTreeMap::new(), count: tree.count }
+        Self { tree, changed: BTreeMap::new(), count: tree.count, sets_ends: false }
     }
 
-    fn place(&self, hash: u32) -> Result<(usize, u32, u64), Damaged> {
+    /// Returns the entry of the leaf that contains `hash`, and the number of its page.
+    fn place(&self, hash: u32) -> Result<(usize, LeafEntry), Damaged> {
         let number = self.tree.page_of(hash);
         let page = self.tree.page(number)?;
-        let LeafEntry { from, part, .. } = page.at(page.find(hash));
-        Ok((number, from, part))
+        Ok((number, page.at(page.find(hash))))
     }
 
     /// Returns the leaf that contains `hash`, with the changes of this edit.
     pub(crate) fn leaf(&self, hash: u32) -> Result<&[u8], Damaged> {
-        let (page, from, part) = self.place(hash)?;
-        match self.changed.get(&(page, from)) {
+        let (page, entry) = self.place(hash)?;
+        match self.changed.get(&(page, entry.from)) {
             Some(leaf) => Ok(leaf),
-            None => self.tree.part(part),
+            None => self.tree.part(entry.part),
         }
     }
 
     /// Returns the leaf that contains `hash`, to be changed. Expired bins are removed from the leaf.
     pub(crate) fn leaf_mut(&mut self, hash: u32, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
-        let (page, from, part) = self.place(hash)?;
+        let (page, entry) = self.place(hash)?;
+        let (from, part) = (entry.from, entry.part);
         if !self.changed.contains_key(&(page, from)) {
-            let (old, mut leaf, mut at) = (self.tree.part(part)?, Vec::new(), 0);
+            let (old, mut at) = (self.tree.part(part)?, 0);
+            let mut leaf = Vec::with_capacity(old.len() + CHANGE_BYTES);
+            if !entry.is_due(now_ms) {
+                // No bin has expired.
+                leaf.extend_from_slice(old);
+                at = old.len();
+            }
             while at < old.len() {
                 let place = BinRange::at(old, at)?;
                 if place.is_live(now_ms) {
@@ -468,52 +512,94 @@ impl<'e> TreeEdit<'e> {
     fn leaves_of(&mut self, page: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
         let mut leaves: Vec<Leaf> = Vec::new();
         for entry @ LeafEntry { from, part, .. } in self.tree.page(page)?.iter() {
-            let Some(body) = self.changed.remove(&(page, from)) else {
+            let Some(bins) = self.changed.remove(&(page, from)) else {
                 leaves.push(Leaf::There(entry));
                 continue;
             };
             parts.gone.push(part);
-            if body.len() < LEAF_BYTES_MIN
+            let mut may_end = self.may_end(&entry);
+            if bins.len() < LEAF_BYTES_MIN
                 && let Some(before) = leaves.last_mut()
             {
-                let there = match before {
-                    Leaf::There(entry) => self.tree.part(entry.part)?,
-                    Leaf::New(_, body) => body,
-                };
-                if body.is_empty() {
+                if bins.is_empty() {
                     continue;
                 }
-                if there.len() + body.len() <= LEAF_BYTES {
-                    let joined = [there, &body].concat();
+                let there = match before {
+                    Leaf::There(entry) => self.tree.part(entry.part)?,
+                    Leaf::New(leaf) => &leaf.bins,
+                };
+                if there.len() + bins.len() <= LEAF_BYTES {
+                    let joined = [there, &bins].concat();
                     let from = match before {
                         Leaf::There(entry) => {
                             parts.gone.push(entry.part);
+                            may_end |= self.may_end(entry);
                             entry.from
                         }
-                        Leaf::New(from, _) => *from,
+                        Leaf::New(leaf) => {
+                            may_end |= leaf.may_end;
+                            leaf.from
+                        }
                     };
-                    *before = Leaf::New(from, joined);
+                    *before = Leaf::New(NewLeaf { from, bins: joined, may_end });
                     continue;
                 }
             }
-            if body.len() > LEAF_BYTES_MAX {
-                leaves.extend(cut(from, &body, set)?.into_iter().map(|(from, body)| Leaf::New(from, body)));
+            if bins.len() > LEAF_BYTES_MAX {
+                leaves.extend(cut(from, &bins, may_end, set)?.into_iter().map(Leaf::New));
             } else {
-                leaves.push(Leaf::New(from, body));
+                leaves.push(Leaf::New(NewLeaf { from, bins, may_end }));
             }
         }
         // If the first leaf is empty, the next one takes over its range.
         if leaves.len() > 1
-            && let Leaf::New(from, body) = &leaves[0]
-            && body.is_empty()
+            && let Leaf::New(NewLeaf { from, bins, .. }) = &leaves[0]
+            && bins.is_empty()
         {
             let first = *from;
             leaves.remove(0);
             match &mut leaves[0] {
-                Leaf::There(LeafEntry { from, .. }) | Leaf::New(from, _) => *from = first,
+                Leaf::There(LeafEntry { from, .. }) | Leaf::New(NewLeaf { from, .. }) => *from = first,
             }
         }
         Ok(leaves)
+    }
+
+    /// Returns true if a bin of the leaf with this entry may have an end.
+    fn may_end(&self, entry: &LeafEntry) -> bool {
+        self.sets_ends || entry.first_end != NO_END
+    }
+
+    /// Writes the parts and the head as [`TreeEdit::finish`] does, if only one leaf has changed and keeps its range:
+    /// the entries are copied, except those of the leaf and of its page. Otherwise writes nothing, and returns `None`.
+    fn finish_one(&mut self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<u64>, Damaged> {
+        let tree = self.tree;
+        let (1, Some((&(number, from), bins))) = (self.changed.len(), self.changed.first_key_value()) else {
+            return Ok(None);
+        };
+        if !(LEAF_BYTES_MIN..=LEAF_BYTES_MAX).contains(&bins.len()) {
+            return Ok(None);
+        }
+        let page = tree.page(number)?;
+        let (_, bins) = self.changed.pop_first().expect("there is one");
+        let place = page.find(from);
+        let old = page.at(place);
+        parts.gone.push(old.part);
+        let mut entry = NewLeaf { from, bins, may_end: self.may_end(&old) }.entry(tree.source, parts)?;
+        let mut in_root = place;
+        if tree.levels == 2 {
+            let old = tree.root.at(number);
+            parts.gone.push(old.part);
+            let part = parts.add(tree.source, |to| page.push_with(place, entry, to));
+            let ends = old.first_end.min(entry.first_end) != NO_END;
+            let first_end = if ends { page.first_end_with(place, entry.first_end) } else { NO_END };
+            (entry, in_root) = (LeafEntry { from: old.from, part, first_end }, number);
+        }
+        to.reserve(HEAD_BYTES + tree.root.0.len() + HEAD_REST_BYTES);
+        put_head(tree.object, tree.levels, tree.root.len(), to);
+        tree.root.push_with(in_root, entry, to);
+        let ends = tree.first_end.min(entry.first_end) != NO_END;
+        Ok(Some(if ends { tree.root.first_end_with(in_root, entry.first_end) } else { NO_END }))
     }
 
     /// Writes the changed parts, and the head up to its entries.
@@ -526,6 +612,9 @@ impl<'e> TreeEdit<'e> {
     ) -> Result<Finished, Damaged> {
         if let Some(all) = self.flat(now_ms)? {
             return Ok(Finished::Flat(all));
+        }
+        if let Some(first_end) = self.finish_one(parts, to)? {
+            return Ok(Finished::Tree { count: self.count, first_end });
         }
         let source = self.tree.source;
         let mut pages = Vec::new();
@@ -540,7 +629,7 @@ impl<'e> TreeEdit<'e> {
                 parts.gone.push(entry.part);
             }
             let leaves = self.leaves_of(number, set, parts)?;
-            let is_empty = matches!(&leaves[..], [Leaf::New(_, body)] if body.is_empty());
+            let is_empty = matches!(&leaves[..], [Leaf::New(leaf)] if leaf.bins.is_empty());
             if is_empty && self.tree.levels == 2 && self.tree.pages() > 1 {
                 continue;
             }
@@ -561,6 +650,13 @@ impl<'e> TreeEdit<'e> {
         }
         Ok(())
     }
+}
+
+/// Appends the beginning of a head, before its entries.
+fn put_head(object: u64, levels: u8, entries: usize, to: &mut Vec<u8>) {
+    to.extend_from_slice(&object.to_le_bytes());
+    to.push(levels);
+    to.extend_from_slice(&(entries as u32).to_le_bytes());
 }
 
 /// Appends the head of a record's tree to `to`: the object number, the number of levels, and the entries of the root.
@@ -602,9 +698,7 @@ fn put_root(
             (2, entries.collect())
         }
     };
-    to.extend_from_slice(&object.to_le_bytes());
-    to.push(levels);
-    to.extend_from_slice(&(root.len() as u32).to_le_bytes());
+    put_head(object, levels, root.len(), to);
     let ends = first_end(&root);
     root.into_iter()
         .enumerate()
@@ -620,8 +714,7 @@ pub(crate) fn grow(
     parts: &mut Parts,
     to: &mut Vec<u8>,
 ) -> Result<(), Damaged> {
-    let entries = cut(0, body, set)?;
-    let entries = entries.into_iter().map(|(from, body)| Leaf::New(from, body).entry(source, parts));
+    let entries = cut(0, body, true, set)?.into_iter().map(|leaf| leaf.entry(source, parts));
     let pages = vec![Page::New(0, entries.collect::<Result<_, _>>()?)];
     let none = Tree { object: 0, levels: 1, root: Entries(&[]), count: 0, first_end: NO_END, source };
     put_root(source.fresh(), pages, &none, parts, to).map(drop)

@@ -283,6 +283,46 @@ fn a_large_record_is_counted_without_a_walk_after_some_bins_have_ended() {
     assert_eq!((looks(&tried, now_ms + 10).0, tried.record().unwrap().is_empty(now_ms + 10)), (0, Ok(true)));
 }
 
+/// A change of one field copies the entries of all other leaves, and the earliest end among them. The first end of a
+/// leaf is searched only if the leaf may have one.
+#[test]
+fn ends_of_other_leaves_and_the_first_end_of_a_leaf_outlive_changes_of_one_field() {
+    for fields in [1_000, 20_000] {
+        let mut tried = Tried::new(false);
+        let now_ms = tried.now_ms;
+        let name = |number: usize| format!("field:{number}").into_bytes();
+        tried.change(|edit, model| {
+            let names: Vec<_> = (0..fields).map(name).collect();
+            edit.set_all(names.iter().map(|name| (&name[..], &b"value"[..]))).unwrap();
+            model.extend(names.into_iter().map(|name| (name, (b"value".to_vec(), None))));
+        });
+        let level = tried.there.as_ref().unwrap().1[8];
+        assert_eq!(level, if fields == 1_000 { 1 } else { 2 });
+        for (step, number) in [7, 500, 999].into_iter().enumerate() {
+            // The end is the only change of the edit, and the leaf had no end before, or a later one.
+            tried.change(|edit, model| {
+                let end = now_ms + 30 - step as u64;
+                assert_eq!(edit.set_end(&Name::new(&name(number)), Some(end)), Ok(true));
+                model.get_mut(&name(number)).unwrap().1 = Some(end);
+            });
+            for number in 0..200 {
+                let name = name(number * 5);
+                tried.change(|edit, model| {
+                    assert_eq!(edit.set(&Name::new(&name), &Value::Text(b"other"), true), Ok(false));
+                    model.get_mut(&name).unwrap().0 = b"other".to_vec();
+                });
+            }
+            let record = tried.record().unwrap();
+            assert!(!record.is_due(now_ms + 29 - step as u64) && record.is_due(now_ms + 30 - step as u64));
+            for ended in 0..=step + 1 {
+                let at = now_ms + 29 - step as u64 + ended as u64;
+                assert_eq!(record.count(at), Ok(fields - ended), "{ended} ended");
+            }
+        }
+        tried.check();
+    }
+}
+
 #[test]
 fn large_record_has_two_levels_and_field_update_writes_at_most_3_parts() {
     let mut tried = Tried::new(false);
