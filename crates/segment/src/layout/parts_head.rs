@@ -15,6 +15,9 @@ const KEYED_ENTRY_BYTES: usize = 16;
 /// The size of a head's fixed fields in bytes: type, object, levels, and number of entries or bytes.
 const FIXED_BYTES: usize = 14;
 
+/// The size of the number of an object, in bytes.
+const OBJECT_BYTES: usize = 8;
+
 /// The encoding of the entries of a head and its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryForm {
@@ -62,8 +65,11 @@ pub(crate) fn object_of(a: &[u8], b: &[u8]) -> Option<u64> {
     if a.first()? & KIND_IN_PARTS == 0 {
         return None;
     }
-    let object: Vec<u8> = a[1..].iter().chain(b).take(8).copied().collect();
-    (object.len() == 8).then(|| word(&object))
+    let mut object = [0; OBJECT_BYTES];
+    let in_a = (a.len() - 1).min(OBJECT_BYTES);
+    object[..in_a].copy_from_slice(&a[1..][..in_a]);
+    object[in_a..].copy_from_slice(b.get(..OBJECT_BYTES - in_a)?);
+    Some(word(&object))
 }
 
 /// The head of a value in parts.

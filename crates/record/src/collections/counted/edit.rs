@@ -180,6 +180,10 @@ impl<'e> CountedEdit<'e> {
         }
         let (mut kept, mut before, mut at) = (Vec::with_capacity(node.len()), 0, 0);
         while at < node.len() {
+            if before >= gone.end {
+                kept.extend_from_slice(&node[at..]);
+                break;
+            }
             let entry = Entry::at(&node, at)?;
             let (first, behind) = (before, before + entry.count);
             let removed = behind.min(gone.end).saturating_sub(first.max(gone.start));

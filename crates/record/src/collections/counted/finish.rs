@@ -1,7 +1,7 @@
 //! Writes a changed tree: joins short nodes, divides long ones, and collects the new parts and the new head.
 
 use super::edit::{CHANGED, CountedEdit};
-use super::node::{self, Entry, entries};
+use super::node::{self, Entry, EntryStart, entries};
 use super::seek::Nodes;
 use super::{
     BYTES_MIN, COUNTED, Codec, JOINED_BYTES_MAX, LEAF_BYTES_FULL, LEAF_BYTES_MAX, LEVELS_MAX, PAGE_BYTES_MAX,
@@ -126,10 +126,14 @@ impl Writing<'_, '_> {
     /// Returns true if no node below a page has to be joined, divided or removed, so that only numbers of parts change
     /// in the pages. `height` is the number of levels of entries from the page down to the leaves.
     fn keeps_nodes(&self, page: &[u8], height: usize) -> Result<bool, Damaged> {
-        let (mut before, mut leaf_bytes, mut leaves) = (None::<Entry<'_>>, 0, 0);
-        for entry in entries(page) {
-            let (_, entry) = entry?;
-            if entry.part & CHANGED != 0 {
+        // The offset of the previous entry, and that of the current one.
+        let (mut before, mut at) = (None, 0);
+        let (mut leaf_bytes, mut leaves) = (0, 0);
+        while at < page.len() {
+            let EntryStart { part, end, .. } = EntryStart::at(page, at)?;
+            if part & CHANGED != 0 {
+                let entry = Entry::at(page, at)?;
+                let before = before.map(|before| Entry::at(page, before)).transpose()?;
                 let bytes = self.edit.node(entry.part)?;
                 let is_apart = bytes.len() >= BYTES_MIN || !self.may_join(before, &entry, height, bytes.len())?;
                 let is_kept = if height > 1 {
@@ -144,7 +148,7 @@ impl Writing<'_, '_> {
                     return Ok(false);
                 }
             }
-            (before, leaves) = (Some(entry), leaves + 1);
+            (before, at, leaves) = (Some(at), end, leaves + 1);
         }
         if self.edit.levels > 1 || leaves > PLAIN_AGAIN_LEAVES || !self.codec.may_be_plain() {
             return Ok(leaves > 0);
@@ -173,7 +177,7 @@ impl Writing<'_, '_> {
     fn rewritten(&mut self, mut page: Vec<u8>, height: usize) -> Result<Vec<u8>, Damaged> {
         let mut at = 0;
         while at < page.len() {
-            let Entry { part, end, .. } = Entry::at(&page, at)?;
+            let EntryStart { part, end, .. } = EntryStart::at(&page, at)?;
             if part & CHANGED != 0 {
                 let node = self.edit.changed.get_mut((part & !CHANGED) as usize).ok_or(Damaged)?;
                 let mut bytes = std::mem::take(&mut node.bytes);

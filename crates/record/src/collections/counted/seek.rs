@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::node::{Entry, total};
+use super::node::{Entry, EntryStart, prefix, prefix_at, total};
 use super::{COUNTED, LEVELS_MAX};
 use crate::{Damaged, Source};
 
@@ -71,13 +71,15 @@ pub(crate) trait Nodes {
 /// page.
 fn entry_of_key(page: &[u8], key: &[u8]) -> Result<(usize, u64), Damaged> {
     let (mut chosen, mut before, mut sum, mut at) = (0, 0, 0, 0);
+    let wanted = prefix(key);
     while at < page.len() {
-        let entry = Entry::at(page, at)?;
-        if at > 0 && entry.key > key {
+        let EntryStart { count, end, .. } = EntryStart::at(page, at)?;
+        let found = prefix_at(page, at, end)?;
+        if at > 0 && (found > wanted || found == wanted && Entry::at(page, at)?.key > key) {
             break;
         }
         (chosen, before) = (at, sum);
-        (sum, at) = (sum + entry.count, entry.end);
+        (sum, at) = (sum + count, end);
     }
     Ok((chosen, before))
 }
