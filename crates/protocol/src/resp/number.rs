@@ -50,6 +50,27 @@ pub(super) fn short(buf: &[u8]) -> Option<(u32, usize)> {
     }
 }
 
+/// Parses a number that [`plain`] has accepted before, and its line end. Returns what [`plain`] has returned. It takes
+/// half as many instructions, because only the end of the number is searched for.
+#[inline(always)]
+pub(super) fn accepted(buf: &[u8]) -> (u32, usize) {
+    let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
+    let parsed = match *buf {
+        [low, b'\r', ..] => (digit(low), 3),
+        [high, low, b'\r', ..] => (digit(high) * 10 + digit(low), 4),
+        _ => {
+            let (mut value, mut at) = (0_u32, 0);
+            while buf[at] != b'\r' {
+                value = value.wrapping_mul(10).wrapping_add(digit(buf[at]));
+                at += 1;
+            }
+            (value, at + 2)
+        }
+    };
+    debug_assert_eq!(plain(buf), Some(parsed), "the number was accepted before");
+    parsed
+}
+
 /// Parses a number of at most [`PLAIN_DIGITS_MAX`] digits without a sign, and its line end. Returns the number and the
 /// length of number and line end, in bytes. For all other forms the caller uses [`line()`] and `parse`.
 #[inline(always)]

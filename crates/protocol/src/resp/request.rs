@@ -333,7 +333,8 @@ impl<'b> Args<'b> {
     /// Restores the last `left` arguments of a request that was parsed before. `rest` must hold exactly these
     /// arguments.
     ///
-    /// Iteration panics if `rest` holds anything else, so never pass client bytes that were not parsed as a request.
+    /// Iteration panics or returns other bytes of `rest` if it holds anything else, so never pass client bytes that
+    /// were not parsed as a request.
     pub fn resumed(rest: &'b [u8], left: u32) -> Self {
         Self { rest, left }
     }
@@ -379,7 +380,7 @@ impl<'b> Iterator for Args<'b> {
         }
         // Every length up to the maximum has the simple form.
         const _: () = assert!(BULK_BYTES_MAX < 1_000_000_000);
-        let (len, bytes) = number::plain(&self.rest[1..]).expect("the length was read before, as part of the request");
+        let (len, bytes) = number::accepted(&self.rest[1..]);
         let (arg, rest) = self.rest[1 + bytes..].split_at(len as usize);
         self.rest = &rest[2..];
         self.left -= 1;

@@ -56,6 +56,23 @@ fn protocol_errors_use_redis_wording() {
     }
 }
 
+/// Iteration reads lengths that were accepted before without another check, in a way of its own.
+#[test]
+fn arguments_of_all_lengths_are_read_again_as_they_were_parsed() {
+    let lengths = (0..120).chain([999, 1_000, 9_999, 123_456]);
+    let words: Vec<Vec<u8>> = lengths.map(|length| vec![b"\r\n$1"[length % 4]; length]).collect();
+    let mut request = format!("*{}\r\n", words.len()).into_bytes();
+    for word in &words {
+        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        request.extend_from_slice(word);
+        request.extend_from_slice(b"\r\n");
+    }
+    let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
+    let Parsed::Request { args, consumed } = parsed(&request, &limits) else { panic!("the request is whole") };
+    assert_eq!(consumed, request.len());
+    assert!(args.eq(words.iter().map(Vec::as_slice)));
+}
+
 #[test]
 fn empty_request_is_skipped_without_reply() {
     for (bytes, taken) in [
