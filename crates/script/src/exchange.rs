@@ -25,6 +25,8 @@ pub(crate) struct Exchange {
     pub(crate) calls_in_3: bool,
     /// The request of a command that the script calls, as a RESP array.
     pub(crate) request: Vec<u8>,
+    /// The number of words of that request, and the offset in bytes at which the first one begins with its length.
+    pub(crate) request_words: (u32, usize),
     /// The reply to that command.
     pub(crate) reply: Vec<u8>,
     /// The result of the script, as a RESP reply.

@@ -82,6 +82,12 @@ impl Machine {
         look(&self.exchange.borrow().request)
     }
 
+    /// Returns the number of the words of that request, and the offset in bytes at which the first one begins with its
+    /// length.
+    pub fn request_words(&self) -> (u32, usize) {
+        self.exchange.borrow().request_words
+    }
+
     /// Returns true if the reply to the called command must have version 3 of the protocol.
     pub fn calls_in_3(&self) -> bool {
         self.exchange.borrow().calls_in_3

@@ -28,7 +28,13 @@ pub(crate) fn put_general(out: &mut Vec<u8>, number: f64, digits: usize) {
 
 /// Appends the line before a string or an array: its type, and its length or number of elements.
 pub(crate) fn put_head(out: &mut Vec<u8>, kind: u8, count: usize) {
-    out.push(kind);
+    let (tens, ones) = ((count / 10) as u8, (count % 10) as u8);
+    match count {
+        // Nearly all words and requests are as short as this.
+        0..10 => return out.extend_from_slice(&[kind, b'0' + ones, b'\r', b'\n']),
+        10..100 => return out.extend_from_slice(&[kind, b'0' + tens, b'0' + ones, b'\r', b'\n']),
+        _ => out.push(kind),
+    }
     out.extend_from_slice(base::decimal::digits(count as u64, &mut [0; base::decimal::DIGITS_ALL_MAX]));
     out.extend_from_slice(b"\r\n");
 }

@@ -54,6 +54,31 @@ fn scripts_are_suspended_inside_pcall_sort_gsub_metamethods_and_coroutines() {
     }
 }
 
+/// The words are those of calls whose numbers of words, and whose lengths, have one digit and more.
+#[test]
+fn the_request_of_a_call_is_an_array_of_its_words_whatever_their_number_and_length() {
+    let mut machine = Machine::new().expect("a stack");
+    for (count, length) in [(1, 1), (9, 9), (10, 10), (11, 11), (99, 99), (100, 100), (101, 101), (3, 99_999), (2, 0)] {
+        let word = "x".repeat(length);
+        let words = vec!["x"; count].join(", ");
+        let text = format!("local x = string.rep('x', {length}) return redis.call({words})");
+        machine.begin(script(count as u64 * 1_000_000 + length as u64, &text), std::iter::empty(), 0, false);
+        let mut event = machine.step(Input::Run);
+        while event == MachineEvent::Tick {
+            event = machine.step(Input::Continue);
+        }
+        assert_eq!(event, MachineEvent::Call);
+        let head = format!("*{count}\r\n");
+        let want = format!("{head}{}", format!("${length}\r\n{word}\r\n").repeat(count));
+        assert_eq!(machine.request_words(), (count as u32, head.len()));
+        let is_whole = machine.with_request(|request| request == want.as_bytes());
+        assert!(is_whole, "{count} words of {length} bytes");
+        machine.set_reply(|out| out.extend_from_slice(b":5\r\n"));
+        assert_eq!(machine.step(Input::Reply), MachineEvent::Done);
+        assert_eq!(machine.with_result(<[u8]>::to_vec), b":5\r\n");
+    }
+}
+
 #[test]
 fn a_killed_script_ends_whatever_it_catches_and_the_machine_runs_the_next_one() {
     let mut machine = Machine::new().expect("a stack");

@@ -595,7 +595,7 @@ fn account_queued(
     queued: Option<Ticks>,
     answer_at: Position,
 ) {
-    let number = acl::number_of(entry, args.into_iter().next());
+    let number = acl::number_of_request(entry, args);
     let outcome = statistics::outcome(call.out.after(answer_at), call.is_refused, call.ctx);
     if call.is_refused {
         return call.ctx.command_stats().record(number, outcome, 0);

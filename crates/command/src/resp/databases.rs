@@ -108,6 +108,12 @@ pub(super) fn other(
     namespaces.find(named(entry, args)?).filter(|other| *other != here)
 }
 
+/// Returns the only key of a request, if the command always has exactly one and accesses it in one namespace. Takes
+/// much less time than [`keys_of`].
+pub(super) fn only_key<'c>(entry: &CommandSpec, args: Args<'c>) -> Option<&'c [u8]> {
+    if entry.keys == (1, 1, 1) && entry.name != "move" { args.into_iter().next() } else { None }
+}
+
 /// Returns the keys of a request with their namespaces. A request that accesses two namespaces may access each of its
 /// keys in both.
 pub(super) fn keys_of<'c>(

@@ -78,9 +78,11 @@ fn put_request(caller: &Caller<'_>, words: &MultiValue) -> Result<(), &'static s
     if words.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call");
     }
-    let out = &mut caller.exchange.borrow_mut().request;
+    let exchange = &mut *caller.exchange.borrow_mut();
+    let out = &mut exchange.request;
     out.clear();
     put_head(out, b'*', words.len());
+    exchange.request_words = (words.len() as u32, out.len());
     let mut digits = Vec::new();
     for word in words {
         match word {

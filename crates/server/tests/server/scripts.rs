@@ -624,6 +624,11 @@ fn requests_of_scripts_are_refused_as_redis_refuses_them() {
         &["SCRIPT", "FLUSH", "x"],
         &["SCRIPT", "FLUSH", "ASYNC"],
         &["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
+        // The worker has executed this script last, but it has to be stored again.
+        &["EVAL", "return 1", "0"],
+        &["SCRIPT", "FLUSH"],
+        &["EVAL", "return 1", "0"],
+        &["SCRIPT", "EXISTS", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"],
         &["SCRIPT", "KILL"],
         &["SCRIPT", "EXISTS"],
         &["SCRIPT", "NONE"],

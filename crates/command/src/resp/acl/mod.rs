@@ -21,9 +21,9 @@ pub mod users_file;
 
 pub(in crate::resp) use client_user::ClientUser;
 pub use operator::{OperatorCheck, check_operator, requires_operator};
-pub(in crate::resp) use rights::number_of;
 pub use rights::{NUMBER_COUNT, Rights};
 pub(crate) use rights::{READ, WRITE, name_of, number_named};
+pub(in crate::resp) use rights::{number_of, number_of_request};
 pub(crate) use token_user::TokenUser;
 pub use users::{FileError, User, Users};
 pub(in crate::resp) use users::{FileWork, PasswordWork, WorkedPasswords};

@@ -18,6 +18,7 @@ pub use crate::clients::access::{READ, WRITE};
 use crate::glob::{is_bounded, matches};
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use protocol::number::parse_u64;
+use protocol::resp::Args;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -105,6 +106,11 @@ pub(super) fn numbers() -> impl Iterator<Item = (usize, &'static str, &'static [
 pub(in crate::resp) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
     let part = first.filter(|_| entry.is_container()).and_then(|first| find_subcommand(entry.name, first));
     part.map_or(entry.number, |(place, _)| COMMANDS.len() + place)
+}
+
+/// Returns the number of the command, or of its subcommand, of a request with these arguments.
+pub(in crate::resp) fn number_of_request(entry: &CommandSpec, args: Args<'_>) -> usize {
+    if entry.is_container() { number_of(entry, args.into_iter().next()) } else { entry.number }
 }
 
 /// Returns the name of the command or subcommand with this number, for error replies and the log.

@@ -30,6 +30,11 @@ pub(super) fn digest_in(word: &[u8]) -> Option<Digest> {
 /// Returns the cached script with this text. Compiles and caches the script if it is new. Returns `None`, after an
 /// error reply, if it does not compile.
 pub(super) fn by_text(call: &mut Call<'_, '_>, text: &[u8]) -> Result<Option<Arc<CachedScript>>, Interrupt> {
+    if let Some(last) = call.ctx.scripts.last_with_text(text)
+        && last.use_at(call.ctx.now)
+    {
+        return Ok(Some(last));
+    }
     let hash = call.key(text).hash();
     if let Some(cached) = call.ctx.scripts.find_text(hash, text) {
         if cached.use_at(call.ctx.now) {

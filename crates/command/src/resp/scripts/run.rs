@@ -19,13 +19,16 @@ use crate::resp::support::absent_of;
 use crate::resp::tracking;
 use crate::visit::out::Position;
 use crate::visit::progress::SessionWait;
-use protocol::resp::{Args, Limits, Parsed, Parser, Version};
-use script::{Input, MachineEvent, Script};
+use protocol::resp::{ARGS_MAX, Args, BULK_BYTES_MAX, Limits, Parsed, Parser, Version};
+use script::{HEAP_BYTES_MAX, Input, MachineEvent, Script};
+use segment::Namespace;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, OnceLock};
 
 /// The maximum number of words of a request that `FUNCTION STATS` shows.
 const COMMAND_WORDS_MAX: usize = 32;
+// A word of a called command is a value of the script.
+const _: () = assert!(HEAP_BYTES_MAX < BULK_BYTES_MAX as usize);
 /// The cost of the instructions between two ticks, in operations.
 const OPS_A_TICK: usize = 32;
 
@@ -249,13 +252,14 @@ fn pass_reply(running: &mut RunningScript) {
 fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result<Result<(), String>, Interrupt> {
     let RunningScript { machine, inner, .. } = running;
     reset(inner);
-    machine.with_request(|request| inner.queue.extend_from_slice(request));
-    let limits = Limits { long_bytes_min: u32::MAX, request_bytes_max: usize::MAX, ..Limits::REDIS };
-    let queue = std::mem::take(&mut inner.queue);
-    let Parsed::Request { mut args, consumed } = Parser::new().parse(&queue, &limits) else {
+    let (words, first) = machine.request_words();
+    if words > ARGS_MAX {
         return Ok(Err("ERR the command is too long for a script".into()));
-    };
-    inner.words = Some((consumed - args.wire_bytes(), args.len() as u32));
+    }
+    machine.with_request(|request| inner.queue.extend_from_slice(request));
+    let queue = std::mem::take(&mut inner.queue);
+    let mut args = Args::resumed(&queue[first..], words);
+    inner.words = Some((first, words));
     let name = args.next().unwrap_or_default();
     let checked = match catalog::find(name) {
         None if absent_of(name).is_some() => Err("ERR This Redis command is not allowed from script".into()),
@@ -270,13 +274,11 @@ fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result
         }
     };
     if call.guard.locks().is_attached() {
-        let keys = databases::keys_of((call.session.namespace, &call.ctx.shared.namespaces), entry, args);
-        let unlocked = keys.filter(|(of, key)| !call.guard.locks().is_held(&call.guard.key(*of, key)));
-        running.wanted.extend(unlocked.map(|(of, key)| (of, key.into())));
+        want_unlocked_keys(call, &mut running.wanted, entry, args);
     }
     running.inner.entry = Some(entry);
     running.inner.only_reads = entry.has(Flag::ReadOnly);
-    running.inner.number = Some(acl::number_of(entry, args.into_iter().next()));
+    running.inner.number = Some(acl::number_of_request(entry, args));
     running.inner.queue = queue;
     if !running.wanted.is_empty() {
         return Err(SessionWait::Yield.into());
@@ -288,6 +290,24 @@ fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result
         return Ok(Err("OOM client memory is used up".into()));
     }
     Ok(Ok(()))
+}
+
+/// Appends the keys of a request that are not locked to `wanted`.
+fn want_unlocked_keys<'c>(
+    call: &Call<'_, '_>,
+    wanted: &mut Vec<(Namespace, Box<[u8]>)>,
+    entry: &CommandSpec,
+    args: Args<'c>,
+) {
+    let here = call.session.namespace;
+    let is_unlocked = |(of, key): &(Namespace, &'c [u8])| !call.guard.locks().is_held(&call.guard.key(*of, key));
+    match databases::only_key(entry, args) {
+        Some(key) => wanted.extend(Some((here, key)).filter(is_unlocked).map(|(of, key)| (of, key.into()))),
+        None => {
+            let keys = databases::keys_of((here, &call.ctx.shared.namespaces), entry, args);
+            wanted.extend(keys.filter(is_unlocked).map(|(of, key)| (of, key.into())));
+        }
+    }
 }
 
 /// Prepares the transaction of a script's command for the next command.
@@ -305,7 +325,7 @@ fn check_command(
     entry: &'static CommandSpec,
     args: Args<'_>,
 ) -> Result<(), String> {
-    let first = args.into_iter().next();
+    let first = if entry.is_container() { args.into_iter().next() } else { None };
     let part = first.filter(|_| entry.is_container()).and_then(|first| find_subcommand(entry.name, first));
     let accepts = part.is_none_or(|(_, part)| part.accepts_words(args.len() + 1));
     if !entry.accepts_words(args.len() + 1) || !accepts {

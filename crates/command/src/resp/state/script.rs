@@ -83,6 +83,9 @@ impl Drop for Registration {
 #[derive(Default)]
 pub struct WorkerScripts {
     idle: Vec<Machine>,
+    /// The script that was looked up last. An execution looks its script up twice: before its keys are locked, and when
+    /// it begins.
+    last: Option<Arc<CachedScript>>,
     by_digest: HashMap<Digest, Arc<CachedScript>>,
     by_hash: HashMap<u64, Arc<CachedScript>>,
     /// The libraries of functions, and the number of changes when they were read.
@@ -120,17 +123,26 @@ impl WorkerScripts {
 
     /// Returns the known script with this digest.
     pub(in crate::resp) fn find(&mut self, digest: &Digest, scripts: &Scripts) -> Option<Arc<CachedScript>> {
+        if let Some(last) = self.last.as_ref().filter(|last| last.script.digest == *digest) {
+            return Some(Arc::clone(last));
+        }
         if let Some(cached) = self.by_digest.get(digest) {
-            return Some(Arc::clone(cached));
+            return Some(Arc::clone(self.last.insert(Arc::clone(cached))));
         }
         let cached = scripts.find(digest)?;
         self.note(&cached, None);
         Some(cached)
     }
 
+    /// Returns the script that was looked up last, if it has this text.
+    pub(in crate::resp) fn last_with_text(&self, text: &[u8]) -> Option<Arc<CachedScript>> {
+        self.last.as_ref().filter(|last| *last.script.text == *text).map(Arc::clone)
+    }
+
     /// Returns the known script with this text, which has this hash.
-    pub(in crate::resp) fn find_text(&self, hash: u64, text: &[u8]) -> Option<Arc<CachedScript>> {
-        self.by_hash.get(&hash).filter(|cached| *cached.script.text == *text).map(Arc::clone)
+    pub(in crate::resp) fn find_text(&mut self, hash: u64, text: &[u8]) -> Option<Arc<CachedScript>> {
+        let cached = self.by_hash.get(&hash).filter(|cached| *cached.script.text == *text)?;
+        Some(Arc::clone(self.last.insert(Arc::clone(cached))))
     }
 
     /// Remembers a cached script, whose text may be looked up by `hash`.
@@ -147,6 +159,7 @@ impl WorkerScripts {
 
     /// Forgets a script that is no longer cached.
     pub(in crate::resp) fn forget(&mut self, cached: &CachedScript) {
+        self.last = None;
         self.by_digest.remove(&cached.script.digest);
         self.by_hash.retain(|_, other| other.script.number != cached.script.number);
     }
