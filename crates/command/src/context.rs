@@ -428,6 +428,18 @@ impl WorkerContext {
         invalidation.into_iter().for_each(|invalidation| self.queue_invalidation(invalidation));
     }
 
+    /// Reports that a delete has removed an item that had expired: publishes the event of its expiry, and invalidates
+    /// the copies that clients have.
+    #[cold]
+    pub(crate) fn report_expired(&mut self, namespace: Namespace, key: &[u8]) {
+        if self.push.watch.watched.has_trackers() {
+            self.invalidate(namespace, key, 0);
+        }
+        if self.push.watch.watched.has_key_events() {
+            self.publish_change(namespace, KeyEvent::EXPIRED, key);
+        }
+    }
+
     /// Invalidates all copies that clients have of values, because a namespace was flushed.
     pub(crate) fn invalidate_flushed(&mut self) {
         if self.shared.watch.watched().has_trackers() {

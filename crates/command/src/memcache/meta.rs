@@ -172,8 +172,11 @@ pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed
     let seen = watch::look_up_watched(call, &key);
     match call.guard.items_mut().delete(&key, &delete) {
         Ok(outcome) => {
-            watch::report_get(call, key.bytes(), seen, outcome != DeleteOutcome::NotFound);
-            if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
+            let is_found = !matches!(outcome, DeleteOutcome::NotFound | DeleteOutcome::Expired);
+            watch::report_get(call, key.bytes(), seen, is_found);
+            if outcome == DeleteOutcome::Expired {
+                watch::report_expired(call, key.bytes());
+            } else if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
                 watch::report_deleted(call, key.bytes(), seen, "md");
             } else if outcome == DeleteOutcome::Deleted {
                 watch::invalidated(call, key.bytes());
@@ -185,7 +188,7 @@ pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed
                     counters.delete_hits.add(1);
                     b"HD"
                 }
-                DeleteOutcome::NotFound => {
+                DeleteOutcome::NotFound | DeleteOutcome::Expired => {
                     counters.delete_misses.add(1);
                     b"NF"
                 }

@@ -28,6 +28,8 @@ pub(super) fn delete(call: &mut Call<'_, '_>, key: &[u8], noreply: bool, consume
             watch::report_get(call, key.bytes(), seen, deleted);
             if deleted {
                 watch::report_deleted(call, key.bytes(), seen, "delete");
+            } else if outcome == DeleteOutcome::Expired {
+                watch::report_expired(call, key.bytes());
             }
             let counters = call.counters();
             if deleted {

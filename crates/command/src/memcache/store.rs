@@ -16,7 +16,7 @@ use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
 use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
 use protocol::memcache::request::{Store, StoreMode};
 use protocol::memcache::{Body, Error, KeyScratch, body, reply, set_key};
-use segment::{Delete, Expire, OpError, Put, PutMode, PutOutcome};
+use segment::{Delete, DeleteOutcome, Expire, OpError, Put, PutMode, PutOutcome};
 
 impl MetaAnswer {
     fn new(meta: &Meta<'_>) -> Self {
@@ -233,8 +233,10 @@ pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error
         if plan.replaces() {
             let key = call.guard.key(call.session.namespace, key);
             before = watch::look_up_watched(call, &key);
-            if call.guard.items_mut().delete(&key, &Delete::default()) == Err(OpError::Parked) {
-                return Err(SessionWait::Parked);
+            match call.guard.items_mut().delete(&key, &Delete::default()) {
+                Err(OpError::Parked) => return Err(SessionWait::Parked),
+                Ok(DeleteOutcome::Expired) => watch::report_expired(call, key.bytes()),
+                _ => {}
             }
         }
         watch::report_refused(call, plan, key, error, before);

@@ -131,6 +131,13 @@ pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     }
 }
 
+/// Reports to Redis clients that a delete has removed an item that had expired.
+pub(super) fn report_expired(call: &mut Call<'_, '_>, key: &[u8]) {
+    if call.ctx.push.watch.watched.reports_changes() {
+        call.ctx.report_expired(call.session.namespace, key);
+    }
+}
+
 /// Invalidates the copies of Redis clients that have cached the value of `key`, which was marked as stale, emptied, or
 /// created without a value.
 pub(super) fn invalidated(call: &mut Call<'_, '_>, key: &[u8]) {

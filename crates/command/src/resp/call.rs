@@ -17,7 +17,7 @@ use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, Limits, reply};
-use segment::{Guard, Key, Namespace, OpError};
+use segment::{Delete, DeleteOutcome, Guard, Key, Namespace, OpError};
 /// The state of one call of [`super::serve`]. Such a call is one visit to a session: the worker executes requests of
 /// the session until it must wait or its share of work is used up. A step that cannot continue returns a
 /// [`SessionWait`], which ends the visit.
@@ -294,6 +294,18 @@ impl<'c> Call<'c, '_> {
         if self.ctx.push.watch.watched.reports_changes() {
             report_change(self, event, (self.session.namespace, key));
         }
+    }
+
+    /// Removes a key, whatever its type. Returns false if it does not exist. If its item had expired and the background
+    /// has not removed it yet, notifies the clients of its expiry.
+    pub(super) fn remove(&mut self, bytes: &[u8]) -> Result<bool, OpError> {
+        let key = self.key(bytes);
+        let outcome = self.guard.items_mut().delete(&key, &Delete::default())?;
+        if outcome == DeleteOutcome::Expired && self.ctx.push.watch.watched.reports_changes() {
+            // As in Redis, no client is the author of an expiry: `NOLOOP` does not hide it.
+            self.ctx.report_expired(self.session.namespace, bytes);
+        }
+        Ok(outcome == DeleteOutcome::Deleted)
     }
 
     /// Invalidates the copies of clients that have cached the value of a key, which was created without a value.

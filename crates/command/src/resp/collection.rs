@@ -24,7 +24,7 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
 use record::{Collection, Damaged, Kind, Value};
-use segment::{Attempts, Delete, DeleteOutcome, Expire, Item, Loaded, OpError, Replaced, Replacement};
+use segment::{Attempts, Expire, Item, Loaded, OpError, Replaced, Replacement};
 
 /// The maximum number of elements that a reply of one visit contains.
 pub(super) const ELEMENTS_A_VISIT: u64 = 256;
@@ -195,9 +195,7 @@ pub(super) fn counted_keys<'c>(mut args: Args<'c>) -> Result<(Args<'c>, Args<'c>
 
 /// Removes a key, whatever its type. Returns false if it does not exist.
 pub(super) fn remove(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
-    let key = call.key(bytes);
-    let outcome = call.guard.items_mut().delete(&key, &Delete::default())?;
-    Ok(outcome == DeleteOutcome::Deleted)
+    Ok(call.remove(bytes)?)
 }
 
 /// The elements of a reply: the number of the first one, their number, and their direction.

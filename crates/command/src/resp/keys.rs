@@ -15,13 +15,11 @@ use crate::resp::typed;
 use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
-use segment::{Delete, DeleteOutcome, Fetch, Key, Namespace, OpError};
+use segment::{Fetch, Key, Namespace, OpError};
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
-        let key = call.key(bytes);
-        let outcome = call.guard.items_mut().delete(&key, &Delete::default())?;
-        if outcome == DeleteOutcome::Deleted {
+        if call.remove(bytes)? {
             call.session.sum += 1;
             call.changed(KeyEvent::DEL, bytes);
         }

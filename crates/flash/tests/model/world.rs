@@ -529,7 +529,8 @@ impl World {
             let key = guard.key(Namespace::DEFAULT, key);
             guard.items_mut().delete(&key, &Delete::default())
         });
-        assert!(live || outcome == Some(DeleteOutcome::NotFound), "{} was gone", key.escape_ascii());
+        let is_gone = matches!(outcome, Some(DeleteOutcome::NotFound | DeleteOutcome::Expired));
+        assert!(live || is_gone, "{} was gone", key.escape_ascii());
         self.seen.changed += u64::from(outcome == Some(DeleteOutcome::Deleted));
         self.model.remove(key);
     }

@@ -133,6 +133,8 @@ pub enum DeleteOutcome {
     Deleted,
     /// There was no item.
     NotFound,
+    /// There was no item for clients, because it had expired. The delete has removed it, before the background did.
+    Expired,
     /// The item's CAS token differs from `compare`.
     Exists,
 }

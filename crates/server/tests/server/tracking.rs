@@ -514,6 +514,44 @@ fn changes_by_memcached_clients_and_expiry_reach_clients_that_track_the_key() {
     running.stop();
 }
 
+/// The background finds an expired item after a while. A command that removes the item earlier must report it.
+#[test]
+fn expired_key_that_a_command_removes_first_reaches_clients_that_track_it() {
+    let running = start(two());
+    let (mut reader, mut writer) = (tracking(&running, ""), resp(&running));
+    let mut subscriber = resp(&running);
+    let mut other = Client::connect(tcp(&running));
+    assert_eq!(writer.text("CONFIG SET notify-keyspace-events Ex"), "+OK");
+    assert!(subscriber.text("SUBSCRIBE __keyevent@0__:expired").starts_with("*3"));
+    let long = set("k", &vec![b'x'; 2 << 20]);
+    let of_redis = ["DEL k", "UNLINK k", "DEL k no", "DELEX k", "SORT no STORE k", "BITOP OR k no", "SUNIONSTORE k no"];
+    let of_memcached: [&[u8]; 3] = [b"delete k\r\n", b"md k\r\n", &long];
+    let mut removed_first = 0;
+    for number in 0..of_redis.len() + of_memcached.len() + 2 {
+        assert_eq!(writer.text("SET k v PX 300"), "+OK");
+        assert_eq!(reader.text("GET k"), "$1 v", "it is read in time");
+        let expired = || running.shared().store_stats().expired;
+        std::thread::sleep(Duration::from_millis(310));
+        let before = expired();
+        match number {
+            0 => assert_eq!(writer.ask(&[b"EVAL", b"return redis.call('DEL', KEYS[1])", b"1", b"k"]), b":0\r\n"),
+            1 => {
+                assert_eq!(writer.text("MULTI"), "+OK");
+                assert_eq!(writer.text("DEL k"), "+QUEUED");
+                assert_eq!(writer.text("EXEC"), "*1 :0");
+            }
+            number if number - 2 < of_redis.len() => assert_eq!(writer.text(of_redis[number - 2]), ":0"),
+            number => other.send(of_memcached[number - 2 - of_redis.len()]),
+        }
+        removed_first += u64::from(expired() > before);
+        assert_eq!(next_text(&mut reader), invalidation(&["k"]), "command {number}");
+        let event = String::from_utf8_lossy(&subscriber.next()).into_owned();
+        assert!(event.ends_with("__keyevent@0__:expired\r\n$1\r\nk\r\n"), "command {number}: {event}");
+    }
+    assert!(removed_first > 3, "the background was first but for {removed_first}");
+    running.stop();
+}
+
 /// A flush empties the table of all databases, so that all clients must drop their copies.
 #[test]
 fn flushes_and_exchanges_of_databases_reach_clients_of_all_databases() {

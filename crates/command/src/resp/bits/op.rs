@@ -22,7 +22,7 @@ use crate::resp::string::note_store;
 use crate::resp::typed::{self, live, string};
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::Args;
-use segment::{Delete, DeleteOutcome, Expire, Key, LargeRef, OpError, Put, PutOutcome, Value};
+use segment::{Expire, Key, LargeRef, OpError, Put, PutOutcome, Value};
 
 /// The maximum number of bytes of all sources that are combined in the first visit.
 const FIRST_BYTES_MAX: u64 = 4 * STEP_BYTES;
@@ -147,7 +147,7 @@ fn combine_all<'c>(
     }
     let key = call.key(target);
     if work.bytes == 0 {
-        if call.guard.items_mut().delete(&key, &Delete::default())? == DeleteOutcome::Deleted {
+        if call.remove(target)? {
             call.changed(KeyEvent::DEL, target);
         }
         call.int(0);

@@ -14,7 +14,7 @@ use crate::resp::string;
 use crate::resp::value_reply;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Argument, Limits, argument, reply};
-use segment::{Delete, DeleteOutcome, Expire, PutMode};
+use segment::{Expire, PutMode};
 
 /// Processes the received arguments one after another, and completes the reply after the last of them.
 pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec, mut left: u32, each: Each) -> Step {
@@ -107,7 +107,7 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
             return Ok(());
         }
         Each::Delete => {
-            let deleted = call.guard.items_mut().delete(&key, &Delete::default())? == DeleteOutcome::Deleted;
+            let deleted = call.remove(bytes)?;
             if deleted {
                 call.changed(KeyEvent::DEL, bytes);
             }

@@ -8,7 +8,7 @@ use base::clock::UnixMillis;
 use crate::core::capacity::pool;
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
-use crate::core::lookup::{FoundItem, find_locked, live};
+use crate::core::lookup::{EndReason, FoundItem, find_locked, live};
 use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
@@ -39,10 +39,8 @@ impl ItemsMut<'_, '_> {
         let (store, counters) = (self.guard.store, self.guard.counters());
         let locked = self.guard.locks().lock(key)?;
         let Some(there) = find_locked(store, &locked, key) else { return Ok(DeleteOutcome::NotFound) };
-        let live = live(store, Some(there), self.guard.now);
-        if let (Some(seen), Some(compare)) = (live, delete.compare)
-            && seen.token(store) != compare
-        {
+        let ended = there.ended(store, self.guard.now);
+        if ended.is_none() && delete.compare.is_some_and(|compare| there.token(store) != compare) {
             return Ok(DeleteOutcome::Exists);
         }
         // An item that has already ended is removed too, which frees its slot.
@@ -51,7 +49,11 @@ impl ItemsMut<'_, '_> {
         let orphan = kill(store, counters, there.address, &there.layout);
         drop(locked);
         self.guard.commits().free_orphan(orphan, None);
-        Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
+        Ok(match ended {
+            None => DeleteOutcome::Deleted,
+            Some(EndReason::Expired) => DeleteOutcome::Expired,
+            Some(EndReason::Flushed) => DeleteOutcome::NotFound,
+        })
     }
 
     /// Ends the item of a key for good, if the key still has the item of `there`, or still has no item if that is
