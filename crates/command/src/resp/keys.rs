@@ -159,6 +159,8 @@ fn flush<'c>(call: &mut Call<'c, '_>, name: &'static str, mut args: Args<'c>, wh
     }
     for namespace in Namespaces::numbers().filter(|namespace| which.is_none_or(|which| *namespace == which)) {
         call.guard.items_mut().flush(namespace)?;
+        // As memcached's own flush without a delay does.
+        call.ctx.shared.delayed_flush.cancel(namespace);
     }
     audit_redis(call.ctx, AuditEvent::Flush, || match which {
         Some(namespace) => format!("{name} {}", call.ctx.shared.namespaces.name(namespace)),

@@ -276,3 +276,20 @@ fn every_row_of_the_table_of_crossings_holds() {
         both.running.stop();
     }
 }
+
+#[test]
+fn a_flush_of_redis_cancels_the_delayed_flush_of_memcached() {
+    let mut both = Both::new(Namespace::DEFAULT);
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        both.m("flush_all 1", "OK");
+        both.r(flush, "+OK\r\n");
+        both.r("SET kept v", "+OK\r\n");
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        both.r("GET kept", "$1\r\nv\r\n");
+    }
+    // Without another flush, the delayed one is executed.
+    both.m("flush_all 1", "OK");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    both.r("GET kept", "$-1\r\n");
+    both.running.stop();
+}
