@@ -552,6 +552,19 @@ fn expired_key_that_a_command_removes_first_reaches_clients_that_track_it() {
     running.stop();
 }
 
+#[test]
+fn truncation_of_a_record_set_reaches_clients_that_track_its_records() {
+    let running = start(two());
+    let (mut reader, mut broadcast, mut other) = (tracking(&running, ""), tracking(&running, "BCAST"), resp(&running));
+    assert_eq!(other.text("REC.PUT r IN users BINS age INT 1"), ":1");
+    assert_eq!(next_text(&mut broadcast), invalidation(&["r"]));
+    assert_eq!(reader.text("HGET r age"), "$1 1");
+    assert_eq!(other.text("REC.TRUNCATE users"), ":1");
+    assert_eq!(next_text(&mut reader), invalidation(&[]));
+    assert_eq!(next_text(&mut broadcast), invalidation(&[]));
+    running.stop();
+}
+
 /// A flush empties the table of all databases, so that all clients must drop their copies.
 #[test]
 fn flushes_and_exchanges_of_databases_reach_clients_of_all_databases() {

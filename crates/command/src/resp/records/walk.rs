@@ -191,8 +191,12 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
         call.int(0);
         return Ok(());
     };
-    if walk.is_none() && !shared.sets.truncate(set) {
-        return Err(ErrorReply::OutOfMemory.into());
+    if walk.is_none() {
+        if !shared.sets.truncate(set) {
+            return Err(ErrorReply::OutOfMemory.into());
+        }
+        // From here on, every read misses the records. Only the walk finds their keys, so clients drop all copies.
+        call.ctx.invalidate_flushed();
     }
     let mut walk = walk.unwrap_or_else(|| Walk::from(call.guard.walks().first_cursor()));
     loop {
