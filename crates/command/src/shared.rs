@@ -221,6 +221,7 @@ impl Shared {
             evicted: store.evicted,
             expired_unread: store.expired_unread,
             evicted_unread: store.evicted_unread,
+            flash_evicted: store.flash_evicted,
             read_expired: store.read_expired,
             read_flushed: store.read_flushed,
             receives: sum(|counters| &counters.receives),

@@ -36,6 +36,7 @@ use crate::layout::raw::{Mutex, Word64};
 use crate::locks::key_locks::KeyLocks;
 use crate::locks::words::LockTable;
 use crate::tier::Tier;
+use crate::tier::expired::ExpiredKeys;
 use crate::tier::flash_keys::FlashKeys;
 use crate::values::free_queue::FreeQueue;
 use crate::values::orphans::Named;
@@ -105,6 +106,7 @@ impl Store {
             background_called: AtomicBool::new(false),
             flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
             settled: [const { Word64::new(0) }; Namespace::MAX],
+            flash_expired: ExpiredKeys::new(tier.is_some()),
             flash_keys: FlashKeys::new(regions).map_err(StartError::Map)?,
             deferred: FreeQueue::default(),
             undo,

@@ -38,6 +38,8 @@ counts! {
     expired_unread,
     /// Evicted items that were never read.
     evicted_unread,
+    /// Items on flash that were evicted with their region.
+    flash_evicted,
     /// Items that a read found expired.
     read_expired,
     /// Items that a read found flushed.

@@ -75,7 +75,7 @@ use crate::layout::header::{EvictionQueue, SegmentState};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
 use crate::values::free_queue::{DeferredFree, Freed};
-pub use observe::{Evicted, EvictionObserver};
+pub use observe::{Evicted, EvictionObserver, FlashEnd};
 use queues::Queues;
 use resize::Shrinking;
 use scrub::Scrub;
@@ -276,7 +276,9 @@ impl Background {
         self.open.seal_partial(&store, now);
         self.reclaim(&store);
         let freed = self.free_some(&store);
-        let digs = (freed != Freed::Nothing) | reclaim::reclaim_flash(&store, now) | Self::find_flash(&store);
+        let observer = self.observer.as_deref_mut().map(|observer| observer as &mut dyn EvictionObserver);
+        let reclaims = reclaim::reclaim_flash(&store, now, observer);
+        let digs = (freed != Freed::Nothing) | reclaims | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();
         if !rebuilds {
             self.choose_policy(&store);

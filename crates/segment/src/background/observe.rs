@@ -12,9 +12,19 @@ pub struct Evicted<'i> {
     pub item: &'i Item<'i>,
 }
 
+/// The reason why an item on flash has lost its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlashEnd {
+    /// The item has expired.
+    Expired,
+    /// The region of the item was reclaimed.
+    Evicted,
+}
+
 /// A receiver of every item that the background evicts to make room. Flushed items, pieces of a large value, and the
-/// few items that a handle pushes out of an overfull index bucket are not reported. Expired items are reported only to
-/// an observer that wants them.
+/// few items that a handle pushes out of an overfull index bucket are not reported. Expired items and items on flash
+/// are reported only to an observer that wants expired items. Items on flash whose keys are not read when they lose
+/// their slots are not reported: those that a new item of the same tag replaces, and those of a failed device.
 pub trait EvictionObserver: std::fmt::Debug + Send {
     /// Returns true if a listener wants evictions now. Called for every evicted item, so it has to be cheap.
     fn wanted(&self) -> bool;
@@ -33,4 +43,13 @@ pub trait EvictionObserver: std::fmt::Debug + Send {
     fn expired(&mut self, expired: &Evicted<'_>) {
         let _ = expired;
     }
+
+    /// Receives the key of an item on flash that has lost its slot, because the item has expired or its region was
+    /// reclaimed. Called inside a slice: it must not block, nor call the store.
+    fn ended_on_flash(&mut self, namespace: Namespace, key: &[u8], end: FlashEnd) {
+        let _ = (namespace, key, end);
+    }
+
+    /// Learns that further items on flash have expired whose keys are not reported, because there were too many.
+    fn missed_keys(&mut self) {}
 }

@@ -1,8 +1,10 @@
 //! Handles the items of regions that the second tier reclaims. If an index slot still names such an item, the item is
-//! copied to another region if it was read on flash. Otherwise its slot is cleared.
+//! copied to another region if it was read on flash. Otherwise its slot is cleared, and its key is reported to the
+//! observer.
 
 use base::clock::UnixMillis;
 
+use super::observe::{EvictionObserver, FlashEnd};
 use crate::core::counters::Counters;
 use crate::core::op::Expire;
 use crate::core::store::{Store, background_counters};
@@ -16,8 +18,10 @@ use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
 const ITEMS_A_SLICE: usize = 64;
 
 /// Handles some items of a region that is being reclaimed. Returns true if more items are waiting.
-pub(super) fn reclaim_flash(store: &Store, now: UnixMillis) -> bool {
+pub(super) fn reclaim_flash(store: &Store, now: UnixMillis, observer: Option<&mut dyn EvictionObserver>) -> bool {
     let Some(tier) = store.tier.as_deref() else { return false };
+    let mut observer = observer.filter(|observer| observer.wants_expired());
+    report_expired(store, &mut observer);
     let counters = background_counters(store);
     let mut left = ITEMS_A_SLICE;
     tier.reclaim(now, &mut |item, at, may_stay| {
@@ -25,10 +29,26 @@ pub(super) fn reclaim_flash(store: &Store, now: UnixMillis) -> bool {
             return Reclaimed::Later;
         }
         left -= 1;
-        reclaim_one(store, tier, counters, item, (at, may_stay), now)
+        let (reclaimed, end) = reclaim_one(store, tier, counters, item, (at, may_stay), now);
+        if let (Some(end), Some(observer)) = (end, &mut observer) {
+            observer.ended_on_flash(Namespace(item.namespace), item.key, end);
+        }
+        reclaimed
     })
 }
 
+/// Reports the keys of items on flash that handles have found expired.
+fn report_expired(store: &Store, observer: &mut Option<&mut dyn EvictionObserver>) {
+    store.flash_expired.take(|keys| {
+        let Some(observer) = observer else { return };
+        keys.for_each(|namespace, key| observer.ended_on_flash(namespace, key, FlashEnd::Expired));
+        if keys.is_incomplete {
+            observer.missed_keys();
+        }
+    });
+}
+
+/// Handles one item. Also returns the reason if the item has lost its slot, unless it was flushed.
 fn reclaim_one(
     store: &Store,
     tier: &dyn Tier,
@@ -36,7 +56,7 @@ fn reclaim_one(
     item: &TierItem<'_>,
     (at, may_stay): (FlashAddress, bool),
     now: UnixMillis,
-) -> Reclaimed {
+) -> (Reclaimed, Option<FlashEnd>) {
     let key = store.hasher.key(Namespace(item.namespace), item.key);
     let flushed = item.sequence < store.flushed_before(item.namespace);
     let ended = item.expire_at.is_some_and(|end| end <= now) || flushed;
@@ -49,7 +69,7 @@ fn reclaim_one(
     let again = if stays { tier.offer(&TierItem { hash: key.hash.0, class, ..*item }) } else { None };
     let Some(locked) = store.index.lock(key.hash) else {
         again.into_iter().for_each(|again| tier.release(again));
-        return Reclaimed::Later;
+        return (Reclaimed::Later, None);
     };
     match (locked.find_flash(at), again) {
         (Some((word, slot)), Some(again)) if read(slot) && locked.find_flash(again).is_none() => {
@@ -60,7 +80,7 @@ fn reclaim_one(
             counters.flash_again.add(1);
             store.flash_keys.gone(at, item.namespace, Some(true));
             tier.release(at);
-            Reclaimed::Again
+            (Reclaimed::Again, None)
         }
         (found, again) => {
             if let Some((word, slot)) = found {
@@ -70,7 +90,8 @@ fn reclaim_one(
                 counters.flash_evicted.add(u64::from(!ended));
             }
             again.into_iter().for_each(|again| tier.release(again));
-            Reclaimed::Done
+            let end = if ended { FlashEnd::Expired } else { FlashEnd::Evicted };
+            (Reclaimed::Done, found.filter(|_| !flushed).map(|_| end))
         }
     }
 }

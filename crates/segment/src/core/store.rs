@@ -30,6 +30,7 @@ use crate::layout::raw::{Mutex, Word64};
 use crate::locks::undo_log::UndoLog;
 use crate::locks::words::LockTable;
 use crate::tier::Tier;
+use crate::tier::expired::ExpiredKeys;
 use crate::tier::flash_keys::FlashKeys;
 use crate::values::free_queue::FreeQueue;
 use crate::values::orphans::Named;
@@ -86,6 +87,8 @@ pub struct Store {
     pub(crate) settled: [Word64; Namespace::MAX],
     /// Namespaces of the items on flash.
     pub(crate) flash_keys: FlashKeys,
+    /// Keys of expired items on flash, which the background reports.
+    pub(crate) flash_expired: ExpiredKeys,
     /// Deferred frees: objects whose pieces or parts are still to be removed.
     pub(crate) deferred: FreeQueue,
     /// Undo log of a store in a file: the state before changes that must be applied together.

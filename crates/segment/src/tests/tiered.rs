@@ -2,19 +2,21 @@
 //! overwritten or deleted item reappears.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arena::MapFile;
 use base::clock::UnixMillis;
 
 use super::crashes::{NOW, Rig, config, images_of, place, power};
-use crate::core::op::Value;
+use crate::core::op::{Delete, DeleteOutcome, Expire, Value};
 use crate::durable::tier_backing::TierBacking;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::SegmentState;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
 use crate::tier::tiered::FromFlash;
-use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
+use crate::{
+    Evicted, EvictionObserver, FileFault, FlashEnd, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan,
+};
 
 fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
     let store_file = StoreFile {
@@ -81,6 +83,67 @@ pub(super) fn demote(rig: &mut Rig) {
     let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == SegmentState::Sealed;
     let sealed: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(is_sealed).collect();
     sealed.into_iter().for_each(|id| rig.background.drain_whole(SegmentId(id), false, NOW));
+}
+
+/// A key whose item on flash has ended, and the reason.
+type EndedKey = (Vec<u8>, FlashEnd);
+
+/// An observer that records the keys of items on flash that end.
+#[derive(Clone, Debug, Default)]
+struct FlashEnds(Arc<Mutex<Vec<EndedKey>>>);
+
+impl EvictionObserver for FlashEnds {
+    fn wanted(&self) -> bool {
+        true
+    }
+
+    fn evicted(&mut self, _: &Evicted<'_>) {}
+
+    fn wants_expired(&self) -> bool {
+        true
+    }
+
+    fn ended_on_flash(&mut self, _: Namespace, key: &[u8], end: FlashEnd) {
+        self.0.lock().expect("no thread panics").push((key.to_vec(), end));
+    }
+}
+
+#[test]
+fn keys_that_expire_or_are_dropped_on_flash_are_reported_once() {
+    let (tier, ends) = (Arc::new(MapTier::default()), FlashEnds::default());
+    let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
+    rig.background.observe(Box::new(ends.clone()));
+    let end = UnixMillis(NOW.0 + 60_000);
+    for key in [&b"read"[..], b"deleted", b"changed", b"unread"] {
+        rig.put_until(key, b"v", Expire::At(end));
+    }
+    rig.put_until(b"dropped", b"v", Expire::Never);
+    demote(&mut rig);
+    assert_eq!(rig.store.stats().flash_items, 5);
+    let taken = |rig: &mut Rig| {
+        rig.background.slice(rig.now, &mut || false);
+        let mut taken = std::mem::take(&mut *ends.0.lock().expect("no thread panics"));
+        taken.sort_by(|a, b| a.0.cmp(&b.0));
+        taken
+    };
+    assert_eq!(taken(&mut rig), []);
+    rig.now = end;
+    assert_eq!(read_tiered(&mut rig, b"read"), None);
+    let deleted = rig.until_done(|guard| {
+        let key = guard.key(Namespace::DEFAULT, b"deleted");
+        guard.items_mut().delete(&key, &Delete::default())
+    });
+    assert_eq!(deleted, DeleteOutcome::NotFound);
+    rig.until_done(|guard| {
+        let key = guard.key(Namespace::DEFAULT, b"changed");
+        guard.numbers().add(&key, 1)
+    });
+    let expired = |key: &[u8]| (key.to_vec(), FlashEnd::Expired);
+    assert_eq!(taken(&mut rig), [expired(b"changed"), expired(b"deleted"), expired(b"read")]);
+    tier.reclaim_all();
+    assert_eq!(taken(&mut rig), [(b"dropped".to_vec(), FlashEnd::Evicted), expired(b"unread")]);
+    assert_eq!(taken(&mut rig), []);
+    assert_eq!(rig.store.stats().flash_evicted, 1);
 }
 
 /// Returns two keys with the same index bucket and the same tag.

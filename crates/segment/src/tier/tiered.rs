@@ -419,8 +419,9 @@ fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Opt
                     None
                 }
                 (true, true) => {
+                    reads.with(|reads| reads.forget(hash, at));
+                    clear_ended(guard, &read, parts);
                     reads.with(|reads| reads.recycle(read));
-                    drop_read(guard, sought, at);
                     Some(Located::Nowhere)
                 }
                 (true, false) => {
@@ -438,6 +439,19 @@ fn drop_read(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress) {
     clear_flash(guard.store, guard.counters(), sought.namespace(), sought.hash(), at);
 }
 
+/// Clears the slot of an item that has ended. If the item has expired, leaves its key to be reported: clients may have
+/// a copy of its value, and the reclaim of its region no longer finds the item.
+#[cold]
+fn clear_ended(guard: &Guard<'_>, read: &TierRead, parts: &Parts) {
+    let (store, bytes) = (guard.store, &read.buffer[parts.key.clone()]);
+    let key = store.hasher.key(crate::Namespace(parts.namespace), bytes);
+    let is_flushed = parts.sequence < store.flushed_before(parts.namespace);
+    if clear_flash(store, guard.counters(), key.namespace, key.hash, read.at) && !is_flushed {
+        store.flash_expired.add(key.namespace, bytes);
+        store.call_background();
+    }
+}
+
 /// Stores an item that was read from flash in memory, if a slot still names its address. Returns `Err` if it cannot be
 /// stored now, or if the item is another key's. Otherwise returns `Ok`: the entry is no longer needed.
 fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRead> {
@@ -451,7 +465,7 @@ fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRea
         return Err(TierRead { found: Found::Other, ..read });
     }
     if ended {
-        clear_flash(store, guard.counters(), key.namespace, key.hash, read.at);
+        clear_ended(guard, &read, parts);
         return Ok(read);
     }
     let plan = plan_of(&read, parts);

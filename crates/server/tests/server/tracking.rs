@@ -2,6 +2,7 @@
 //! Redis, changes by other protocols and by the background, and copies that must never stay outdated.
 
 use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr, words};
+use crate::common::tiered::Tiered;
 use crate::common::{Client, set, start, tcp, wait_until};
 use base::prng::Prng;
 use gannet_server::start::{Running, ServerConfig};
@@ -563,6 +564,27 @@ fn truncation_of_a_record_set_reaches_clients_that_track_its_records() {
     assert_eq!(next_text(&mut reader), invalidation(&[]));
     assert_eq!(next_text(&mut broadcast), invalidation(&[]));
     running.stop();
+}
+
+#[test]
+fn keys_that_are_dropped_from_flash_reach_clients_and_count_as_evicted() {
+    let tiered = Tiered::start("tracked");
+    let (mut reader, mut writer) = (tracking(&tiered.running, "BCAST PREFIX old NOLOOP"), tiered.resp());
+    let mut subscriber = tiered.resp();
+    assert_eq!(writer.text("CONFIG SET notify-keyspace-events Ee"), "+OK");
+    assert!(subscriber.text("SUBSCRIBE __keyevent@0__:evicted").starts_with("*3"));
+    let value = crate::common::pattern(1000);
+    for number in 0..3000 {
+        assert_eq!(reader.ask(&[b"SET", format!("old{number}").as_bytes(), &value]), b"+OK\r\n");
+    }
+    tiered.fill(0..150_000);
+    wait_until("regions are reclaimed", || tiered.stats().flash_evicted > 0);
+    let message = next_text(&mut reader);
+    assert!(message.starts_with(">2 $10 invalidate *") && message.contains(" old"), "{message}");
+    let event = String::from_utf8_lossy(&subscriber.next()).into_owned();
+    assert!(event.contains("__keyevent@0__:evicted\r\n$"), "{event}");
+    let (stats, counted) = (tiered.stats(), figure(&mut writer, "evicted_keys"));
+    assert!(counted > stats.evicted && counted <= stats.evicted + stats.flash_evicted, "{counted} of {stats:?}");
 }
 
 /// A flush empties the table of all databases, so that all clients must drop their copies.

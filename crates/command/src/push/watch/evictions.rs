@@ -5,7 +5,7 @@ use crate::push::notify::{self, KeyEvent};
 use crate::push::tracking::{Broadcasts, Tracking};
 use crate::shared::Shared;
 use crate::visit::clock::Clock;
-use segment::{Evicted, EvictionObserver, Expire, Namespace};
+use segment::{Evicted, EvictionObserver, Expire, FlashEnd, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum memory of the expired or evicted keys that are retained during one slice, with their entries, in bytes.
@@ -100,12 +100,12 @@ impl Evictions {
 
 impl Evictions {
     /// Retains the key of a removed item until the slice ends, if key events are published or clients track the key.
-    fn keep(&self, event: KeyEvent, ended: &Evicted<'_>) {
-        if !self.hub.watched().has_key_events() && !self.tracking.may_have(ended.namespace, ended.item.key) {
+    fn keep(&self, event: KeyEvent, namespace: Namespace, key: &[u8]) {
+        if !self.hub.watched().has_key_events() && !self.tracking.may_have(namespace, key) {
             return;
         }
         let mut keys = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.add(event, ended.namespace, ended.item.key);
+        keys.add(event, namespace, key);
     }
 }
 
@@ -120,12 +120,24 @@ impl EvictionObserver for Evictions {
     }
 
     fn expired(&mut self, expired: &Evicted<'_>) {
-        self.keep(KeyEvent::EXPIRED, expired);
+        self.keep(KeyEvent::EXPIRED, expired.namespace, expired.item.key);
+    }
+
+    fn ended_on_flash(&mut self, namespace: Namespace, key: &[u8], end: FlashEnd) {
+        let event = match end {
+            FlashEnd::Expired => KeyEvent::EXPIRED,
+            FlashEnd::Evicted => KeyEvent::EVICTED,
+        };
+        self.keep(event, namespace, key);
+    }
+
+    fn missed_keys(&mut self) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_incomplete = true;
     }
 
     fn evicted(&mut self, evicted: &Evicted<'_>) {
         if self.wants_expired() {
-            self.keep(KeyEvent::EVICTED, evicted);
+            self.keep(KeyEvent::EVICTED, evicted.namespace, evicted.item.key);
         }
         if !self.hub.watched().has(WatchKind::Evictions) {
             return;

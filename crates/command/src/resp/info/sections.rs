@@ -266,7 +266,7 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         counts.rejected,
         counts.expired,
         counts.expire_cpu_ms,
-        counts.evicted,
+        counts.evicted + counts.flash_evicted,
         sum(|worker| worker.counters.client_memory_dropped.value()),
         commands.get_hits,
         commands.get_misses,
