@@ -6,7 +6,7 @@ use command::config::BACKGROUND_HZ;
 use command::push::topics::TopicWalk;
 use command::push::watch::Evictions;
 use command::visit::clock::Clock;
-use segment::{Background, Populator, RebuildStep, Rebuilder, SliceKind};
+use segment::{Background, LostItems, Populator, RebuildStep, Rebuilder, SliceKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,9 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
         let report = background.slice(shared.scripts.earliest_present(clock.unix()), &mut over);
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
+        if let Some(lost) = background.take_lost() {
+            log_lost(&lost);
+        }
         evictions.publish(shared);
         shared.topics.expire(clock.unix());
         signalling.advance(shared);
@@ -95,6 +98,15 @@ impl TopicSignals {
             self.walk = None;
         }
     }
+}
+
+/// Logs the items of a memory file that are lost, because their bytes were damaged.
+fn log_lost(lost: &LostItems) {
+    let LostItems { items, bytes, gaps } = lost;
+    tracing::warn!(
+        "the memory file was damaged: {items} items with {bytes} bytes are lost, {gaps} places had no readable item; \
+         check the disk or memory of the host"
+    );
 }
 
 /// Logs that the index was rebuilt, with the numbers of found and lost items.

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use base::clock::UnixMillis;
 
 use super::observe::Evicted;
+use super::scrub::end_damaged;
 use super::{Background, SliceKind};
 use crate::core::lookup::{EndReason, FoundItem, access, find, find_locked, item_in, key_at};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
+use crate::heap::checksums::{ITEM_STEP, WalkedItem};
 use crate::heap::segments::SegmentId;
 use crate::items::unpublished::{Plan, kill, note_ended, publish, unname, unpublished};
 use crate::items::write::rewrite::{Rewrite, copy_plan};
@@ -70,6 +72,10 @@ pub(super) struct Drain {
     mean_bytes: usize,
     /// True if the walk stopped at an item that has to be copied and for whose copy no segment is free.
     pub(super) lacks_room: bool,
+    /// True while the walk searches for the next item behind a damaged part.
+    searches: bool,
+    /// True if the walk met damage, so that some items of the counts do not exist.
+    is_damaged: bool,
 }
 
 /// The number of mean value sizes for which a value needs one read to be promoted: a value of n times that length needs
@@ -120,6 +126,15 @@ pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     }
 }
 
+/// Counts the items that remain in the counts of a segment as dead, because damage made them unreadable.
+fn lose_rest(store: &Store, header: &SegmentHeader) {
+    let bytes = (store.segments.segment_bytes() as u32).saturating_sub(header.dead_bytes());
+    let (items, hidden) = (header.live_items(), header.live_items().saturating_sub(header.live_keys()));
+    let counters = Background::counters(store);
+    counters.note_lost(header.namespace(), items.into(), hidden.into(), bytes.into());
+    header.correct(items, hidden, bytes);
+}
+
 /// Returns true if an expired item must stay because it supersedes (hides) older versions of its key. While the index
 /// is rebuilt, an older version may still be found and would become visible. So a compaction moves an expired item
 /// instead of removing it. Flushed items need no such care, because the flush also ended the older versions.
@@ -142,7 +157,22 @@ const ITEMS_PER_LOOK: usize = 32;
 
 impl Drain {
     pub(super) fn of(id: SegmentId, header: &SegmentHeader, why: Why, mean_bytes: usize) -> Self {
-        Self { id, why, at: 0, end: header.written.load(Acquire) as usize, mean_bytes, lacks_room: false }
+        let end = header.written.load(Acquire) as usize;
+        Self { id, why, at: 0, end, mean_bytes, lacks_room: false, searches: false, is_damaged: false }
+    }
+
+    /// Returns the item at the walk's position. Returns `None` if the segment is damaged there. Only a segment of an
+    /// earlier process is checked: its file may have changed in between.
+    fn item(&self, store: &Store, header: &SegmentHeader) -> Option<WalkedItem> {
+        let (segments, seed) = (&store.segments, store.sum_seed);
+        match (lived_on(store, header), self.searches) {
+            (true, true) => segments.sound_item(seed, self.id, self.at),
+            (true, false) => segments.walked(seed, self.id, self.at),
+            (false, _) => {
+                let layout = item_in(store, header, segments.start(self.id) + self.at)?;
+                Some(WalkedItem { layout, is_damaged: false })
+            }
+        }
     }
 }
 
@@ -159,24 +189,29 @@ pub(super) fn run_drain(
     let mut items = 0;
     drain.lacks_room = false;
     while drain.at < drain.end {
-        let address = start + drain.at;
-        let Some(layout) = item_in(store, header, address) else {
-            // The memory file was damaged. Items that follow in the segment are lost when the segment is reused.
-            debug_assert!(lived_on(store, header), "an item that does not fit");
-            break;
-        };
-        if !layout.has(DEAD) {
-            let step = drain_item(background, store, &drain, address, &layout, now);
+        let item = drain.item(store, header);
+        debug_assert!(item.is_some() || lived_on(store, header), "an item that does not fit");
+        drain.searches = item.is_none();
+        drain.is_damaged |= item.is_none();
+        if let Some(WalkedItem { layout, is_damaged }) = item.filter(|item| !item.layout.has(DEAD)) {
+            let address = start + drain.at;
+            let step = match is_damaged {
+                true => end_damaged(store, address),
+                false => drain_item(background, store, &drain, address, &layout, now),
+            };
             drain.lacks_room = step == Step::Full;
             if step != Step::Done {
                 return Some(drain);
             }
         }
-        drain.at += layout.size;
+        drain.at += item.map_or(ITEM_STEP, |item| item.layout.size);
         items += 1;
         if items % ITEMS_PER_LOOK == 0 && over() {
             return Some(drain);
         }
+    }
+    if drain.is_damaged && !counts_may_be_off(store, header) {
+        lose_rest(store, header);
     }
     if header.live_items() != 0 && !counts_may_be_off(store, header) {
         // A thread has cleared an item's slot but has not counted the removal yet. The thread counts the removal before

@@ -78,6 +78,7 @@ use crate::values::free_queue::{DeferredFree, Freed};
 pub use observe::{Evicted, EvictionObserver, FlashEnd};
 use queues::Queues;
 use resize::Shrinking;
+pub use scrub::LostItems;
 use scrub::Scrub;
 use search::Search;
 use shadow::{GhostAge, SMALL_IN_A_ROW_MAX, Shadows};
@@ -147,6 +148,8 @@ pub struct Background {
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
     scrub: Option<Scrub>,
+    /// The items that the last pass of the scrub lost, until they are reported.
+    lost: Option<LostItems>,
     verification: Verification,
     scratch: SplitScratch,
     /// The number of the segment at which the scan of the headers continues.
@@ -189,6 +192,7 @@ impl Background {
             scanned_in_vain: 0,
             growing: store.index.is_growing().then(|| Growing { to: store.index.groups_next(), begun: true }),
             shrinking: store.index.is_shrinking().then(|| Shrinking::to(store.index.groups_next())),
+            lost: None,
             scrub: store.reopened().filter(|reopened| reopened.found).map(|_| Scrub::default()),
             verification: Verification::default(),
             scratch: SplitScratch::new(),
@@ -243,6 +247,11 @@ impl Background {
     /// Reports every eviction to `observer` from now on.
     pub fn observe(&mut self, observer: Box<dyn EvictionObserver>) {
         self.observer = Some(observer);
+    }
+
+    /// Returns the items that the scrub lost to damage, once after each pass over the whole memory file.
+    pub fn take_lost(&mut self) -> Option<LostItems> {
+        self.lost.take()
     }
 
     /// Returns a [`Populator`] that obtains memory from the kernel ahead of use. The caller runs it on a thread of its

@@ -5,7 +5,9 @@
 //!   each sealed segment, in order, a few items a slice:
 //!     walk    items with a wrong checksum are removed; items without a slot are marked dead; live items are
 //!             counted; heads mark their pieces and parts
-//!     same?   the counts equal those of the header: next segment
+//!     lost?   if the end of a damaged item is unknown: the next item with the right checksum is searched, and dead
+//!             items are written over the part before it, which loses its slots
+//!     same?   the counts equal those of the header: next segment (compared after a crash or damage)
 //!     else    wait until all current guards have ended, walk again; if the difference is the same: correct the header
 //!   after a crash, each segment once more:
 //!     walk    unreferenced pieces and parts are removed (crate::values::orphans)
@@ -25,7 +27,8 @@ use base::clock::UnixMillis;
 use super::Background;
 use super::drain::{Step, counts_may_be_off, end_lost};
 use crate::core::lookup::{find, find_locked, item_in, key_at};
-use crate::core::store::{Store, is_sound};
+use crate::core::store::Store;
+use crate::heap::checksums::{ITEM_STEP, WalkedItem};
 use crate::heap::segments::SegmentId;
 use crate::items::unpublished::{Orphan, kill, orphan_at, unname};
 use crate::layout::header::{SegmentHeader, SegmentState};
@@ -39,6 +42,8 @@ use crate::values::parts::{is_orphan, mark_parts};
 const ITEMS_PER_LOOK: usize = 32;
 /// The time from the end of one pass to the start of the next, in milliseconds.
 const EVERY_MS: u64 = 24 * 3600 * 1000;
+/// The maximum number of walks over a damaged segment in one pass, in case its items change during each walk.
+const WALKS_MAX: usize = 100;
 
 /// The position of a scrub.
 #[derive(Debug, Default)]
@@ -50,6 +55,20 @@ pub(super) struct Scrub {
     /// A difference that a walk found: the counts of the walk, the counts of the header, and the epoch from which a
     /// second walk can confirm the difference.
     suspect: Option<(LiveCounts, LiveCounts, u64)>,
+    /// The bytes of this segment that belonged to items of unknown length, and the number of its walks since.
+    covered: (usize, usize),
+    lost: LostItems,
+}
+
+/// The items that a scrub's pass found damaged, and removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostItems {
+    /// The number of items. A large value counts each of its damaged pieces.
+    pub items: u64,
+    /// The total size of the items, in bytes.
+    pub bytes: u64,
+    /// The number of places in which neither an item nor its length could be read.
+    pub gaps: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,15 +86,19 @@ struct ScrubWalk {
     /// The position among the parts of the current head, if some of them are already marked.
     marked: Option<PartWalk>,
     found: LiveCounts,
+    /// The last offset at which no item with the right checksum was found behind damage, and the epoch from which the
+    /// damage may be written over.
+    search: Option<(usize, u64)>,
     /// The counts in the segment's header when the walk began.
     counts: LiveCounts,
     sequence: u64,
 }
 
-/// The number of live items, and their size in bytes.
+/// The number of live items, of the hidden ones among them, and their size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LiveCounts {
     items: u32,
+    hidden: u32,
     bytes: u32,
 }
 
@@ -114,7 +137,7 @@ fn scrub_on(
     while (scrub.id as usize) < store.segments.high_water() {
         let ended = if scrub.pass == Pass::Items { scrub.step(store) } else { scrub.sweep(store) };
         if ended && scrub.suspect.is_none() {
-            (scrub.id, scrub.walk) = (scrub.id + 1, ScrubWalk::default());
+            (scrub.id, scrub.walk, scrub.covered) = (scrub.id + 1, ScrubWalk::default(), (0, 0));
         }
         looked += 1;
         let waits = scrub.suspect.is_some() && scrub.walk.at == 0;
@@ -139,20 +162,33 @@ fn next_pass(background: &mut Background, store: &Store, scrub: &mut Scrub, now:
         }
         _ => Pass::Rest(now.plus_ms(EVERY_MS)),
     };
+    if scrub.lost != LostItems::default() {
+        background.lost = Some(scrub.lost);
+    }
     *scrub = Scrub { pass, ..Scrub::default() };
 }
 
 fn counts_of(store: &Store, id: SegmentId) -> LiveCounts {
     let header = store.segments.header(id);
-    LiveCounts { items: header.live_items(), bytes: store.segments.segment_bytes() as u32 - header.dead_bytes() }
+    let (items, bytes) = (header.live_items(), store.segments.segment_bytes() as u32 - header.dead_bytes());
+    LiveCounts { items, hidden: items.saturating_sub(header.live_keys()), bytes }
+}
+
+/// The part of a segment at the position of a walk.
+enum Walked<'s> {
+    Item(&'s SegmentHeader, usize, WalkedItem),
+    /// The segment is damaged here.
+    Damage,
+    /// No item is left to check.
+    End,
 }
 
 impl Scrub {
-    /// Returns the next item of the segment at the position of the walk, or `Err` if no item is left to check.
-    fn next<'s>(&mut self, store: &'s Store) -> Result<(&'s SegmentHeader, usize, Layout), ()> {
+    /// Returns the part of the segment at the position of the walk.
+    fn next<'s>(&mut self, store: &'s Store) -> Walked<'s> {
         let id = SegmentId(self.id);
         let header = store.segments.header(id);
-        if self.walk.at == 0 {
+        if self.walk.at == 0 && self.walk.search.is_none() {
             self.walk = ScrubWalk {
                 counts: counts_of(store, id),
                 sequence: header.sequence(),
@@ -162,45 +198,97 @@ impl Scrub {
         }
         // If the segment is drained meanwhile, the drain corrects its counts.
         let is_same = header.state() == SegmentState::Sealed && header.sequence() == self.walk.sequence;
-        let address = store.segments.start(id) + self.walk.at;
-        match item_in(store, header, address) {
-            Some(layout) if is_same => Ok((header, address, layout)),
-            // This is the end of the segment, or the file is damaged here. If it is damaged, the segment's counts stay
-            // as they are until the segment is drained.
-            _ => Err(()),
+        if !is_same || self.walk.at >= header.written.load(Acquire) as usize {
+            return Walked::End;
+        }
+        if self.walk.search.is_some() {
+            return Walked::Damage;
+        }
+        match store.segments.walked(store.sum_seed, id, self.walk.at) {
+            Some(item) => Walked::Item(header, store.segments.start(id) + self.walk.at, item),
+            None if store.segments.heap.has_sums() => Walked::Damage,
+            None => Walked::End,
         }
     }
 
     /// Checks one item. Returns true if no item of the segment is left to check.
     fn step(&mut self, store: &Store) -> bool {
-        let Ok((header, address, layout)) = self.next(store) else {
-            self.suspect = None;
-            return true;
-        };
-        let may_be_off = counts_may_be_off(store, header);
-        if !layout.has(DEAD) {
-            if !is_sound(store, address, &layout) && end_damaged(store, address, &layout) == Step::Busy {
-                return false;
+        let (header, address, item) = match self.next(store) {
+            Walked::Item(header, address, item) => (header, address, item),
+            Walked::Damage => return self.search(store),
+            Walked::End => {
+                self.suspect = None;
+                return true;
             }
+        };
+        let layout = item.layout;
+        if !layout.has(DEAD) {
+            if item.is_damaged {
+                if end_damaged(store, address) == Step::Busy {
+                    return false;
+                }
+                self.lost.items += 1;
+                self.lost.bytes += layout.size as u64;
+            }
+            let may_be_off = counts_may_be_off(store, header);
             let done = !may_be_off || ends_lost(store, address, &layout) == Step::Done;
             let lives = !Layout::read(&store.segments.heap, address).has(DEAD);
             if lives && done {
                 self.walk.found.items += 1;
+                self.walk.found.hidden += u32::from(layout.is(ItemKind::Piece));
                 self.walk.found.bytes += layout.size as u32;
                 if !self.mark_named(store, address, &layout) {
                     return false;
                 }
             }
         }
-        (self.walk.at, self.walk.marked) = (self.walk.at + layout.size, None);
-        if self.walk.at < header.written.load(Acquire) as usize {
+        self.go_on(store, self.walk.at + layout.size)
+    }
+
+    /// Moves the walk to an offset. Compares the counts if that is the end of the segment. Returns true if no item is
+    /// left to check.
+    fn go_on(&mut self, store: &Store, at: usize) -> bool {
+        let header = store.segments.header(SegmentId(self.id));
+        (self.walk.at, self.walk.marked, self.walk.search) = (at, None, None);
+        if at < header.written.load(Acquire) as usize {
             return false;
         }
-        if may_be_off {
+        if counts_may_be_off(store, header) || self.covered.0 > 0 {
             self.compare(store, SegmentId(self.id));
         }
         self.walk = ScrubWalk::default();
         true
+    }
+
+    /// Examines one more place behind damage. If an item with the right checksum begins there, or the segment ends,
+    /// dead items are written over the damage and the walk continues. Returns true if no item of the segment is left
+    /// to check.
+    fn search(&mut self, store: &Store) -> bool {
+        let id = SegmentId(self.id);
+        let written = store.segments.header(id).written.load(Acquire) as usize;
+        let at = self.walk.search.map_or(self.walk.at, |(last, _)| last + ITEM_STEP);
+        let is_sound = self.walk.search.is_some() && store.segments.sound_item(store.sum_seed, id, at).is_some();
+        if at < written && !is_sound && unname_damaged(store, id, at) == Step::Busy {
+            return false;
+        }
+        let Some((_, epoch)) = self.walk.search else {
+            // A thread may still write an item that it reserved before the segment was sealed.
+            self.walk.search = Some((at, store.epochs.now() + 2));
+            return false;
+        };
+        if at < written && !is_sound {
+            self.walk.search = Some((at, epoch));
+            return false;
+        }
+        store.epochs.try_advance();
+        if store.epochs.now() < epoch {
+            return false;
+        }
+        let end = at.min(written);
+        store.segments.cover(id, self.walk.at..end);
+        self.covered.0 += end - self.walk.at;
+        self.lost.gaps += 1;
+        self.go_on(store, end)
     }
 
     /// Marks the pieces or parts that a head from an earlier process names, a few at a time. Returns false if more
@@ -219,6 +307,7 @@ impl Scrub {
                 // The head is counted only once, when all its parts are marked.
                 if !is_done {
                     self.walk.found.items -= 1;
+                    self.walk.found.hidden -= u32::from(layout.is(ItemKind::Piece));
                     self.walk.found.bytes -= layout.size as u32;
                 }
                 is_done
@@ -229,7 +318,7 @@ impl Scrub {
     /// Checks one item, and removes it if it is a piece or a part that no head names. Returns true if no item of the
     /// segment is left to check.
     fn sweep(&mut self, store: &Store) -> bool {
-        let Ok((header, address, layout)) = self.next(store) else { return true };
+        let Walked::Item(header, address, WalkedItem { layout, .. }) = self.next(store) else { return true };
         if !layout.has(DEAD) && layout.is(ItemKind::Piece) {
             let key = key_at(store, header.namespace(), address, &layout);
             if is_orphan(store, &key) {
@@ -248,20 +337,31 @@ impl Scrub {
     /// found the same difference.
     fn compare(&mut self, store: &Store, id: SegmentId) {
         let ScrubWalk { found, counts: before, .. } = self.walk;
-        let now = counts_of(store, id);
-        if now != before || found == now {
-            // The counts are right, or they changed during the walk. If they changed, they are left as they are: they
-            // are wrong by a few items at most.
+        let (now, has_gap) = (counts_of(store, id), self.covered.0 > 0);
+        let suspect = Some((found, now, store.epochs.now() + 2));
+        self.covered.1 += 1;
+        if found == now {
             self.suspect = None;
+        } else if now != before {
+            // The counts changed during the walk. After a crash they are left as they are: they are wrong by a few
+            // items at most. After damage the walk is repeated.
+            self.suspect = suspect.filter(|_| has_gap && self.covered.1 < WALKS_MAX);
         } else if self.suspect.is_some_and(|(was, said, _)| (was, said) == (found, now)) {
             let header = store.segments.header(id);
-            header.correct(now.items.wrapping_sub(found.items), now.bytes.wrapping_sub(found.bytes));
+            let (items, hidden) = (now.items.wrapping_sub(found.items), now.hidden.wrapping_sub(found.hidden));
+            header.correct(items, hidden, now.bytes.wrapping_sub(found.bytes));
             let more = |now: u32, found: u32| u64::from(now).wrapping_sub(found.into());
             let (items, bytes) = (more(now.items, found.items), more(now.bytes, found.bytes));
-            Background::counters(store).note_lost(header.namespace(), items, 0, bytes);
+            let counters = Background::counters(store);
+            counters.note_lost(header.namespace(), items, more(now.hidden, found.hidden), bytes);
+            if has_gap && found.items < now.items {
+                counters.damaged.add(items);
+                self.lost.items += items;
+                self.lost.bytes += u64::from(now.bytes.saturating_sub(found.bytes));
+            }
             self.suspect = None;
         } else {
-            self.suspect = Some((found, now, store.epochs.now() + 2));
+            self.suspect = suspect;
         }
     }
 }
@@ -276,10 +376,27 @@ fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     }
 }
 
+/// Clears the slot that names a place in a damaged part of a segment, if there is one. The item is not counted as dead,
+/// because its length is unknown.
+fn unname_damaged(store: &Store, id: SegmentId, at: usize) -> Step {
+    let (header, address) = (store.segments.header(id), store.segments.start(id) + at);
+    let Some(layout) = item_in(store, header, address) else { return Step::Done };
+    let key = key_at(store, header.namespace(), address, &layout);
+    if find(store, &key).is_none_or(|seen| seen.address != address) {
+        return Step::Done;
+    }
+    let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
+    if let Some(there) = find_locked(store, &locked, &key).filter(|there| there.address == address) {
+        unname(store, &locked, &there, Slot::EMPTY);
+    }
+    Step::Done
+}
+
 /// Removes an item whose bytes are damaged. If it was a head, its pieces or parts stay, because the damaged head does
 /// not name them reliably.
-fn end_damaged(store: &Store, address: usize, layout: &Layout) -> Step {
-    let key = key_at(store, store.segments.header_of(address).namespace(), address, layout);
+pub(super) fn end_damaged(store: &Store, address: usize) -> Step {
+    let layout = Layout::read(&store.segments.heap, address);
+    let key = key_at(store, store.segments.header_of(address).namespace(), address, &layout);
     let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
     let layout = Layout::read(&store.segments.heap, address);
     if !layout.has(DEAD) {

@@ -373,9 +373,10 @@ impl SegmentHeader {
         self.dead_bytes.fetch_add(bytes as u32, Relaxed);
     }
 
-    /// Adds to the counts of dead items and dead bytes (modulo 2^32).
-    pub(crate) fn correct(&self, dead_items: u32, dead_bytes: u32) {
+    /// Adds to the counts of dead items, of the hidden ones among them, and of dead bytes (modulo 2^32).
+    pub(crate) fn correct(&self, dead_items: u32, dead_hidden: u32, dead_bytes: u32) {
         self.dead_items.fetch_add(dead_items, Relaxed);
+        self.dead_hidden.fetch_add(dead_hidden, Relaxed);
         self.dead_bytes.fetch_add(dead_bytes, Relaxed);
     }
 

@@ -355,6 +355,17 @@ pub(crate) const FILLER_BYTES: usize = 4;
 /// The size of an item's checksum, in bytes.
 pub(crate) const SUM_BYTES: usize = 4;
 
+/// Returns the header of a dead item that takes at most `bytes` bytes in a heap with checksums, and its size. `bytes`
+/// is a multiple of 4 and not 0.
+pub(crate) fn dead_span(bytes: usize) -> (u32, usize) {
+    const EMPTY_BYTES: usize = 4 + SUM_BYTES;
+    if bytes < EMPTY_BYTES {
+        return (FILLER, FILLER_BYTES);
+    }
+    let value_len = (bytes - EMPTY_BYTES).min(VALUE_MAX_SHORT & !3);
+    (DEAD | (value_len as u32) << VALUE_SHIFT, EMPTY_BYTES + value_len)
+}
+
 const _: () = assert!(KEY_BYTES_MAX == 0xffff && VALUE_MAX_SHORT == 0x3fff);
 
 #[cfg(all(test, not(shuttle)))]
@@ -375,6 +386,22 @@ mod tests {
         heap.word32(0).store(FILLER, Ordering::Relaxed);
         let layout = Layout::read(&heap, 0);
         assert_eq!((layout.size, layout.has(DEAD)), (FILLER_BYTES, true));
+    }
+
+    #[test]
+    fn dead_items_over_a_damaged_part_take_exactly_its_bytes() {
+        let heap = Heap::reserve(1 << 20, false).expect("reserve");
+        for bytes in [4, 8, 12, 16, 4096, 16_384, 16_388, 16_392, 16_396, 100_000] {
+            let (mut at, mut spans) = (0, 0);
+            while at < bytes {
+                let (header, size) = dead_span(bytes - at);
+                heap.word32(at).store(header, Ordering::Relaxed);
+                let layout = Layout::read(&heap, at).with_sum();
+                assert_eq!((layout.size, layout.has(DEAD)), (size, true), "{bytes} at {at}");
+                (at, spans) = (at + size, spans + 1);
+            }
+            assert!(at == bytes && spans <= 1 + bytes / 16_384 + 1);
+        }
     }
 
     #[test]

@@ -32,6 +32,102 @@ fn damage(file: &Arc<MapFile>, needle: &[u8]) -> usize {
     found.len()
 }
 
+/// Overwrites bytes of the heap, from an offset in it on, as a lost page would. Offset and length are multiples of 8.
+fn overwrite(file: &Arc<MapFile>, at: usize, words_of: &[u64]) {
+    let heap = heap_of(file);
+    let map = Map::of_file(file, heap.start, (heap.end - heap.start) as usize, false).expect("the heap");
+    let words = Array::<Word64>::of_map(map, (heap.end - heap.start) as usize / 8);
+    let store = |(n, word): (usize, &u64)| words.at(at / 8 + n).store(*word, std::sync::atomic::Ordering::Relaxed);
+    words_of.iter().enumerate().for_each(store);
+}
+
+/// Returns a value of 40 bytes that no other key has.
+fn own_value(number: usize) -> Vec<u8> {
+    format!("<{number:06}>").repeat(5).into_bytes()
+}
+
+/// Returns the bytes of the heap that the item of a key with [`own_value`] takes.
+fn bytes_of_item(heap: &[u8], number: usize) -> std::ops::Range<usize> {
+    let value = own_value(number);
+    let at = heap.windows(value.len()).position(|bytes| bytes == value).expect("the value is in the heap");
+    at - 4 - key(number).len()..(at + value.len()).next_multiple_of(4) + 4
+}
+
+#[test]
+fn lost_bytes_cost_only_the_items_in_them_and_count_right() {
+    let text = u64::from_le_bytes(*b"xvxvxvxv");
+    // Zeros read as items of 8 bytes, text as long items, and a dead item may end in the middle of another one.
+    for (lost_from, lost_words, word) in [
+        (64, 2, 0),
+        (200, 16, 0),
+        (200, 90, 0),
+        (1800, 60, 0),
+        (0, 16, 0),
+        (200, 16, text),
+        (200, 16, u64::MAX),
+        (3, 1, 512),
+    ] {
+        in_both_modes(|| {
+            let mut rig = Rig::new();
+            (0..120).for_each(|number| rig.put(&key(number), &own_value(number)));
+            rig.handle.own_seal(&rig.store);
+            let file = image(&rig);
+            let heap = heap_of(&file);
+            let map = Map::of_file(&file, heap.start, (heap.end - heap.start) as usize, false).expect("the heap");
+            let words = Array::<Word64>::of_map(map, (heap.end - heap.start) as usize / 8);
+            let load = |at: usize| words.at(at).load(std::sync::atomic::Ordering::Relaxed).to_le_bytes();
+            let before: Vec<u8> = (0..words.len()).flat_map(load).collect();
+            let first = bytes_of_item(&before, 0).start / 1024 * 1024;
+            let lost = (first + lost_from) / 8 * 8..(first + lost_from) / 8 * 8 + 8 * lost_words;
+            overwrite(&file, lost.start, &vec![word; lost_words]);
+            let check = crate::file_check(&file, 0).expect("a file");
+            assert!((1..=3).contains(&check.damaged), "{} are damaged: {:?}", check.damaged, check.faults);
+            let is_lost = |number: &usize| {
+                let item = bytes_of_item(&before, *number);
+                item.start < lost.end && lost.start < item.end
+            };
+            let mut rig = Rig::open(file, NOW);
+            rig.settle();
+            let case = format!("{lost_words} words of {word:x} from {lost_from}, index in {:?}", place());
+            let lost_keys: Vec<usize> = (0..120).filter(is_lost).collect();
+            assert!(!lost_keys.is_empty(), "{case}");
+            for number in 0..120 {
+                let expected = (!lost_keys.contains(&number)).then(|| own_value(number));
+                assert_eq!(rig.read(&key(number)), expected, "key {number}, {case}");
+            }
+            let left = 120 - lost_keys.len();
+            assert_eq!((rig.store.stats().items, rig.slots()), (left as u64, left), "{case}");
+            if place() == IndexPlace::File {
+                let reported = rig.background.take_lost().expect("a report");
+                assert_eq!(reported.items, lost_keys.len() as u64, "{case}");
+                assert_eq!(rig.store.stats().damaged, lost_keys.len() as u64, "{case}");
+            }
+            // No later pass loses more, and the segments can be drained.
+            rig.now = NOW.plus_ms(25 * 3600 * 1000);
+            rig.settle();
+            assert_eq!(rig.store.stats().items, left as u64, "{case}");
+            rig.empty_out(&keys(120));
+        });
+    }
+}
+
+#[test]
+fn drain_of_a_damaged_segment_counts_its_lost_items_once() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        (0..120).for_each(|number| rig.put(&key(number), &own_value(number)));
+        rig.handle.own_seal(&rig.store);
+        let file = image(&rig);
+        overwrite(&file, 200, &[0; 60]);
+        let mut rig = Rig::open(file, NOW);
+        // The flush is drained before the scrub begins.
+        rig.store.flush(Namespace::DEFAULT);
+        rig.put(b"after", b"value");
+        rig.settle();
+        assert_eq!((rig.store.stats().items, rig.slots()), (1, 1), "the index is in {:?}", place());
+    });
+}
+
 #[test]
 fn damaged_item_is_found_counted_and_removed_alone() {
     in_both_modes(|| {

@@ -16,6 +16,7 @@ use super::notes::Notes;
 use super::superblock::Superblock;
 use super::{FileFault, IndexPlace, There, backing_of, index_of, is_of_run, look, new_backing};
 use crate::durable::checkpoint::record::Records;
+use crate::heap::checksums::{ITEM_STEP, WalkedItem};
 use crate::heap::config::StoreConfig;
 use crate::heap::segments::{SegmentId, Segments};
 use crate::index::Index;
@@ -285,27 +286,45 @@ impl Inspected {
                 check.fault(format!("segment {} has a write offset of {written}, past its end", id.0));
                 continue;
             }
-            let mut at = 0;
-            while at < written {
-                let Some(layout) = Layout::read_within(&self.segments.heap, start + at, written - at) else {
-                    self.torn(check, || format!("segment {} has no item at {at}", id.0));
-                    break;
-                };
-                if !layout.has(DEAD) {
-                    if !self.segments.is_sound(self.sum_seed, start + at, &layout) {
-                        check.damaged += 1;
-                        self.torn(check, || format!("the item at {at} of segment {} has a wrong checksum", id.0));
-                        if self.believed.is_some() {
-                            at += layout.size;
-                            continue;
-                        }
-                    }
-                    let named = self.is_named(start + at, &layout);
-                    check.items += u64::from(named);
-                    check.unnamed += u64::from(!named);
-                }
-                at += layout.size;
+            self.check_segment(check, id, start, written);
+        }
+    }
+
+    /// Walks a segment from item to item. Behind a damaged part, the walk continues at the next item with the right
+    /// checksum.
+    fn check_segment(&self, check: &mut FileCheck, id: SegmentId, start: usize, written: usize) {
+        let (mut at, mut gap_from) = (0, None);
+        while at < written {
+            let item = match gap_from {
+                Some(_) => self.segments.sound_item(self.sum_seed, id, at),
+                None => self.segments.walked(self.sum_seed, id, at),
+            };
+            let Some(WalkedItem { layout, is_damaged }) = item else {
+                gap_from = gap_from.or(Some(at));
+                at += ITEM_STEP;
+                continue;
+            };
+            self.end_gap(check, id, gap_from.take(), at);
+            if is_damaged {
+                check.damaged += 1;
+                self.torn(check, || format!("the item at {at} of segment {} has a wrong checksum", id.0));
             }
+            let is_skipped = layout.has(DEAD) || is_damaged && self.believed.is_some();
+            if !is_skipped {
+                let named = self.is_named(start + at, &layout);
+                check.items += u64::from(named);
+                check.unnamed += u64::from(!named);
+            }
+            at += layout.size;
+        }
+        self.end_gap(check, id, gap_from, written);
+    }
+
+    /// Reports a damaged part of a segment, in which no item can be read. It counts as one damaged item.
+    fn end_gap(&self, check: &mut FileCheck, id: SegmentId, from: Option<usize>, to: usize) {
+        if let Some(from) = from {
+            check.damaged += 1;
+            self.torn(check, || format!("segment {} is damaged from {from} to {to}", id.0));
         }
     }
 

@@ -52,8 +52,8 @@ use crate::core::lookup::hash_at;
 use crate::core::lookup::item_in;
 use crate::core::lookup::key_at;
 use crate::core::store::Store;
-use crate::core::store::is_sound;
 use crate::durable::rebuild::flash::find_on_flash;
+use crate::heap::checksums::{ITEM_STEP, WalkedItem};
 use crate::heap::segments::SegmentId;
 use crate::index::{Hash, Locked};
 use crate::items::unpublished::Orphan;
@@ -93,7 +93,32 @@ struct Walk {
     round: u32,
     id: SegmentId,
     at: usize,
+    /// The start of a damaged part, while the walk searches for the next item behind it.
+    gap_from: Option<usize>,
     has_heads: bool,
+}
+
+impl Walk {
+    /// Returns the item at the walk's position. Returns `None` if the segment is damaged there. Only the first round
+    /// compares checksums: it leaves no damaged item alive.
+    fn item(&self, store: &Store, header: &SegmentHeader) -> Option<WalkedItem> {
+        let (segments, seed) = (&store.segments, store.sum_seed);
+        match (self.round, self.gap_from) {
+            (_, Some(_)) => segments.sound_item(seed, self.id, self.at),
+            (ROUND_ITEMS, None) => segments.walked(seed, self.id, self.at),
+            (_, None) => {
+                let layout = item_in(store, header, segments.start(self.id) + self.at)?;
+                Some(WalkedItem { layout, is_damaged: false })
+            }
+        }
+    }
+
+    /// Writes dead items over a damaged part that ends at the walk's position.
+    fn end_gap(&mut self, store: &Store) {
+        if let Some(from) = self.gap_from.take() {
+            store.segments.cover(self.id, from..self.at);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +164,8 @@ impl Hand {
                 let Some((entry, round)) = rebuild.take_segment() else {
                     return if rebuild.is_whole() { RebuildStep::Whole } else { RebuildStep::Waits };
                 };
-                self.walk = Some(Walk { entry, round, id: rebuild.entries[entry].id, at: 0, has_heads: false });
+                self.walk =
+                    Some(Walk { entry, round, id: rebuild.entries[entry].id, at: 0, gap_from: None, has_heads: false });
             }
             if self.next == self.batch.len() && !self.fill(store, rebuild, counters, now) {
                 let walk = self.walk.take().expect("it was begun");
@@ -165,17 +191,19 @@ impl Hand {
         while self.batch.len() < BATCH && walk.at < end {
             let address = start + walk.at;
             store.segments.heap.prefetch(address + AHEAD_BYTES);
-            let Some(layout) = item_in(store, header, address) else {
-                // The following items of the segment are lost, because the start of the next item is unknown.
-                rebuild.torn.fetch_add(1, Relaxed);
-                walk.at = end;
-                break;
+            let Some(WalkedItem { layout, is_damaged }) = walk.item(store, header) else {
+                // The start of the next item is unknown, so the walk searches for one with the right checksum.
+                rebuild.torn.fetch_add(u64::from(walk.gap_from.is_none()), Relaxed);
+                walk.gap_from.get_or_insert(walk.at);
+                walk.at += ITEM_STEP;
+                continue;
             };
+            walk.end_gap(store);
             walk.at += layout.size;
             if layout.has(DEAD) {
                 continue;
             }
-            if walk.round == ROUND_ITEMS && !is_sound(store, address, &layout) {
+            if is_damaged {
                 rebuild.torn.fetch_add(1, Relaxed);
                 mark_dead(store, address);
                 continue;
@@ -202,6 +230,9 @@ impl Hand {
             }
             store.index.prefetch_change(hash);
             self.batch.push(Candidate { address, layout, hash });
+        }
+        if walk.at >= end {
+            walk.end_gap(store);
         }
         !self.batch.is_empty()
     }
