@@ -61,7 +61,7 @@ pub fn discard(config: &ServerConfig) -> Result<Vec<String>, Refusal> {
 pub fn discards(error: &StartError) -> Option<String> {
     let StartError::Store(segment::StartError::File { path, fault }) = error else { return None };
     match fault {
-        FileFault::Io(_) | FileFault::Space { .. } | FileFault::Foreign => None,
+        FileFault::Io(_) | FileFault::Space { .. } | FileFault::UndoSpace { .. } | FileFault::Foreign => None,
         _ => {
             let why = fault.for_reader();
             let why = why.split(';').next().unwrap_or(&why);

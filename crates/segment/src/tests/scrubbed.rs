@@ -128,6 +128,27 @@ fn drain_of_a_damaged_segment_counts_its_lost_items_once() {
     });
 }
 
+/// Returns the bytes that a file in memory takes.
+fn space_of(file: &Arc<MapFile>) -> u64 {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::File::from(file.as_fd().try_clone_to_owned().expect("a descriptor"));
+    file.metadata().expect("its metadata").blocks() * 512
+}
+
+#[test]
+fn opening_of_a_file_takes_no_space_that_its_creation_did_not_reserve() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 30);
+        let (file, created) = (Arc::clone(&rig.file), space_of(&rig.file));
+        drop(rig);
+        let mut rig = Rig::open(Arc::clone(&file), NOW);
+        assert!((0..30).all(|number| rig.read(&key(number)).is_some()));
+        assert_eq!(space_of(&file), created, "a full file system would end the server");
+    });
+}
+
 #[test]
 fn damaged_item_is_found_counted_and_removed_alone() {
     in_both_modes(|| {

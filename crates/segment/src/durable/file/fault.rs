@@ -5,7 +5,7 @@ use std::io;
 
 use super::index_place::IndexPlace;
 
-/// The reason why a store cannot be opened in a file. The file is unchanged, except with `Io` and `Space`.
+/// The reason why a store cannot be opened in a file. The file is unchanged, except with `Io`, `Space` and `UndoSpace`.
 #[derive(Debug)]
 pub enum FileFault {
     /// The error of the operating system.
@@ -13,6 +13,13 @@ pub enum FileFault {
     /// The file system has no space for the file.
     Space {
         /// Bytes of the whole file.
+        bytes: u64,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The file system has no space for the part of an existing file's undo log that has none yet.
+    UndoSpace {
+        /// Bytes of the undo log.
         bytes: u64,
         /// The error of the operating system.
         error: io::Error,
@@ -67,7 +74,7 @@ impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.describe(f)?;
         match self {
-            Self::Io(_) | Self::Space { .. } => Ok(()),
+            Self::Io(_) | Self::Space { .. } | Self::UndoSpace { .. } => Ok(()),
             Self::Damaged(_) => write!(f, "; {RESET}"),
             _ => write!(f, "; or {RESET}"),
         }
@@ -89,6 +96,12 @@ impl FileFault {
                 f,
                 "cannot reserve {bytes} bytes there ({error}); free space, enlarge the file system, or pass a \
                  smaller --memory"
+            ),
+            Self::UndoSpace { bytes, error } => write!(
+                f,
+                "cannot reserve {} KiB for its undo log ({error}); free {} KiB on its file system",
+                bytes >> 10,
+                bytes >> 10
             ),
             Self::Foreign => {
                 write!(f, "it is not a gannet memory file; name another path")

@@ -41,6 +41,7 @@ use crate::heap::config::{Geometry, StartError, StoreConfig};
 use crate::index::{GROUP_BYTES, Index};
 use crate::layout::header::SegmentHeader;
 use crate::layout::raw::Array;
+use crate::locks::undo_log::LOG_BYTES;
 use crate::tier::TierPlan;
 use crate::tier::room::TierRoom;
 pub(crate) use backing::Backing;
@@ -52,9 +53,6 @@ pub use index_place::IndexPlace;
 pub(crate) use places::parts;
 use places::{ALIGN, NOTES_AT, PAGE, Places, layout_hash};
 use superblock::{Superblock, SuperblockState, Superblocks, VERSION};
-
-/// The length of the part of the undo log whose file space is allocated when the file is created, in bytes.
-const UNDO_AT_ONCE: u64 = 8 * PAGE;
 
 /// The file of a store, opened by a caller that may access files.
 #[derive(Clone, Debug)]
@@ -318,6 +316,9 @@ fn is_of_run(block: &Superblock, boot: u128) -> bool {
 fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Superblock) -> Result<Held, FileFault> {
     fits(config, geometry, file, &block)?;
     let (power, file) = (&file.power, &file.file);
+    // Files of earlier builds have only a part of it.
+    let reserved = file.allocate(Places::of(geometry).undo, LOG_BYTES as u64);
+    reserved.map_err(|error| FileFault::UndoSpace { bytes: LOG_BYTES as u64, error })?;
     let clean = block.clean == 1;
     let (is_lost, knows_run) = (!clean && !is_of_run(&block, power.boot), block.boot_high | block.boot_low != 0);
     let lost = is_lost && block.checkpoints == 1;
@@ -349,7 +350,7 @@ fn make(
     file.set_bytes(0)?;
     file.set_bytes(front_bytes(file))?;
     let groups = if *index == IndexPlace::File { geometry.groups_start } else { 0 };
-    let bytes = NOTES_AT + geometry.tier_bytes + geometry.bytes_of(segments, groups);
+    let bytes = NOTES_AT + LOG_BYTES as u64 + geometry.tier_bytes + geometry.bytes_of(segments, groups);
     let space = |error| FileFault::Space { bytes, error };
     file.allocate(0, front_bytes(file)).map_err(space)?;
     let superblocks = map_superblocks(file)?;
@@ -376,9 +377,8 @@ fn make(
     let allocated = file.set_bytes(places.end).map_err(FileFault::Io).and_then(|()| {
         let parts = [
             (0, NOTES_AT),
-            // More of the undo log is allocated when it is needed. Without this part, no change of several keys could
-            // begin.
-            (places.undo, UNDO_AT_ONCE),
+            // An opening reads the whole undo log, and even a read of a hole takes space on tmpfs.
+            (places.undo, LOG_BYTES as u64),
             (places.headers, (geometry.segments_max * size_of::<SegmentHeader>()) as u64),
             (places.tier, geometry.tier_bytes),
             (places.index, (groups * GROUP_BYTES) as u64),
