@@ -225,11 +225,7 @@ fn print_check(stats: &FileStats, check: FileCheck) -> Result<(), Failure> {
         let _ = writeln!(text, "{lost}");
     }
     if stats.lost && has_checkpoints(stats) {
-        let _ = writeln!(
-            text,
-            "items: {}; torn, so that later items of the segment are missing: {}",
-            check.items, check.damaged
-        );
+        let _ = writeln!(text, "items: {}; torn places: {}", check.items, check.damaged);
     } else {
         let _ = writeln!(text, "items: {}, slots that refer to items: {}", check.items, check.slots);
         if check.flash_slots > 0 {
@@ -315,8 +311,9 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         segment_bytes: size(SEGMENT).map(|size| size.min(u64::from(u32::MAX)) as u32),
         item_bytes_max: longest.max(ITEM_BYTES_MIN),
         huge_pages: true,
-        // The copy of the items in memory and the copy of the items on flash each take a thread handle.
-        handles_max: 2,
+        // The copy of the items in memory and the copy of the items on flash each take a thread handle. A server takes
+        // one for each worker, and the namespaces must have room for the open segments of all of them.
+        handles_max: 2 + std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         ..from.config.clone()
     };
     if to.exists() {
@@ -326,6 +323,13 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     let file = StoreFile { file: Arc::new(made), reset: false, index: from.index, index_left: None, power: power() };
     let copied =
         Store::in_file(&new, &file, now).map_err(|error| error.to_string()).and_then(|(store, mut background)| {
+            from.check_namespaces(&store).map_err(|(name, error)| {
+                format!(
+                    "cannot create the namespace {name} there: {error}; change its memory with a server on {}, or pass \
+                     another --memory or --segment",
+                    path.display()
+                )
+            })?;
             from.copy_to(&store, &mut background, now).map_err(|error| error.to_string())
         });
     let copied = copied.map_err(|what| {

@@ -182,6 +182,29 @@ fn migrate_of(index: &str) {
 }
 
 #[test]
+fn file_whose_namespace_does_not_fit_the_new_sizes_is_not_migrated() {
+    let (file, to) = (MemoryFile::new("namespace-from"), MemoryFile::new("namespace-to"));
+    let settings = std::env::temp_dir().join(format!("gannet-namespace-{}.toml", std::process::id()));
+    std::fs::write(&settings, "[[namespace]]\nname = \"shop\"\nmemory = \"16MiB\"\n").expect("written");
+    let (mut serving, ..) = serve(&file, &["--memory", "64MiB", settings.to_str().expect("text")]);
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    std::fs::remove_file(&settings).expect("removed");
+    let migrate = |memory: &str, segment: &str| {
+        run(&["file", "migrate", file.path(), "--to", to.path(), "--memory", memory, "--segment", segment])
+    };
+    let (code, _, err) = migrate("256MiB", "1MiB");
+    assert!(code == 1 && err.contains("cannot create the namespace shop there: the quota is too small"), "{err}");
+    assert!(err.contains(to.path()) && err.contains(file.path()), "{err}");
+    assert!(!std::path::Path::new(to.path()).exists(), "a useless file is left");
+    let (code, out, err) = migrate("128MiB", "64KiB");
+    assert!(code == 0, "{out}{err}");
+    let (mut serving, ..) = serve(&to, &["--memory", "128MiB", "--segment", "64KiB"]);
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+}
+
+#[test]
 fn running_program_is_refused_as_a_memory_file_with_the_remedy() {
     let program = env!("CARGO_BIN_EXE_gannet");
     let (code, _, err) = run(&["file", "check", program]);

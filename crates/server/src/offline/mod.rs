@@ -22,11 +22,12 @@ use std::sync::Arc;
 
 use arena::MapFile;
 use base::clock::UnixMillis;
+use command::keyspace::namespace_config::NamespaceConfig;
 use flash::{Flash, Scratch};
 use record::{Damaged, Digits, Kind, Record, Source};
 use segment::{
     Background, Copied, Expire, FileFault, Guard, HandleError, IndexPlace, Item, JoinedParts, Key, Namespace, Store,
-    StoreConfig, Stride, ThreadHandle, Value, file_config, file_index, file_tier,
+    StoreConfig, Stride, TermsError, ThreadHandle, Value, file_config, file_index, file_tier,
 };
 
 use crate::config::kinds::FlashPlace;
@@ -134,6 +135,28 @@ impl Offline {
     /// If the store has no handle left.
     pub fn longest_item(&self) -> Result<u64, HandleError> {
         segment::longest_item(&self.shared.store, UnixMillis::now())
+    }
+
+    /// Checks that another store accepts the memory of all namespaces of this file. Otherwise returns the name of a
+    /// namespace, and the cause. The other store has no quotas, and has none afterwards.
+    ///
+    /// # Errors
+    /// The namespace that a server could not create there.
+    pub fn check_namespaces(&self, to: &Store) -> Result<(), (String, TermsError)> {
+        let mut given = Vec::new();
+        let mut refused = Ok(());
+        for config in self.shared.namespaces.named() {
+            let (number, name) = (Namespace(config.number), config.name.clone());
+            match to.give_terms(number, &config.terms()) {
+                Ok(()) => given.push(number),
+                Err(error) => refused = refused.and(Err((name, error))),
+            }
+        }
+        for number in given {
+            let plain = NamespaceConfig::plain(number.0, true).terms();
+            to.give_terms(number, &plain).expect("a namespace without a quota fits");
+        }
+        refused
     }
 
     /// Copies every live item to an empty store: first the items in memory, then as many of the items on flash as fit.
