@@ -305,6 +305,29 @@ fn types_unsupported_by_memcached_are_reported_with_their_counts() {
     assert!(late.0 - 1000 <= 4_102_444_800_123 && 4_102_444_800_123 <= late.1 + 1000, "{late:?}");
 }
 
+#[test]
+fn keys_and_values_that_memcached_cannot_request_are_skipped_by_their_reason() {
+    let args = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB"];
+    let mut serving = Serving::start(&[&args[..], &["--workers", "1"]].concat());
+    let port = serving.addr_behind("memcached clients connect to ").port();
+    let mut redis = Resp::to(serving.addr_behind("Redis clients connect to ").port());
+    for key in [&b""[..], &[b'k'; 251], &[b'l'; 5_000], &[0xff; 60_000], &[0xfe; 300]] {
+        redis.ask(&[b"SET", key, b"x"]);
+    }
+    redis.say("SET plain 1");
+    redis.say("HSET hash f v");
+    redis.say("RPUSH list v");
+    let (_target, to) = gannet();
+    let folder = Folder::new("not-memcached");
+    let (from, to) = (format!("memcached://127.0.0.1:{port}"), format!("memcached://127.0.0.1:{to}"));
+    let (outcome, out, _) = migrate(&folder, &["--from", &from, "--to", &to, "--verify", "all"], 0);
+    assert_whole(&outcome);
+    let counts = &outcome.counts;
+    assert_eq!((counts.seen, counts.copied, counts.gone, counts.skipped_sum()), (8, 1, 0, 7), "{out}");
+    let count = |why: &str| counts.skipped.iter().find(|(reason, _)| reason.starts_with(why)).map(|(_, count)| *count);
+    assert_eq!((count("the length of its key"), count("a hash, a list")), (Some(5), Some(2)), "{out}");
+}
+
 /// A process of `gannet load warm` that a test can end. Dropping this value ends it.
 struct Running(Child);
 

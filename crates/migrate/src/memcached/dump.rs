@@ -9,7 +9,8 @@ use crate::reconnect::RequestError;
 /// A key of the dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedKey {
-    /// The key.
+    /// The key. Empty if requests of this protocol cannot contain it: it is empty or longer than [`KEY_BYTES_MAX`].
+    /// Clients of other protocols may store such keys at the same server.
     pub key: Vec<u8>,
     /// Bytes of the item on the server; 0 if the server does not report them.
     pub bytes: u32,
@@ -59,7 +60,8 @@ impl Memcached {
                         value.parse::<i64>().ok()
                     };
                     let written = facts.value(b"key").unwrap_or_default();
-                    let key = uri_decoded(written, &mut room).ok_or_else(|| {
+                    let key = uri_decoded(written, &mut room).or_else(|| has_other_length(written).then_some(&[]));
+                    let key = key.ok_or_else(|| {
                         RequestError::Refused(format!("cannot parse a dumped key: {}", text(written)))
                     })?;
                     each(&ListedKey {
@@ -93,5 +95,33 @@ impl Memcached {
                 Next::Unknown => return Ok(false),
             }
         }
+    }
+}
+
+/// Returns whether an escaped key is well-formed, but empty or longer than this protocol's keys.
+fn has_other_length(escaped: &[u8]) -> bool {
+    let (mut rest, mut bytes) = (escaped, 0);
+    while let [first, behind @ ..] = rest {
+        rest = match (first, behind) {
+            (b'%', [high, low, behind @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => behind,
+            (b'%', _) => return false,
+            _ => behind,
+        };
+        bytes += 1;
+    }
+    bytes == 0 || bytes > KEY_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_well_formed_key_of_another_length_is_no_fault() {
+        let long = |bytes: usize| "%6b".repeat(bytes).into_bytes();
+        assert!(has_other_length(b"") && has_other_length(&long(KEY_BYTES_MAX + 1)));
+        assert!(has_other_length(&vec![b'k'; 4_000]));
+        assert!(!has_other_length(&long(KEY_BYTES_MAX)) && !has_other_length(b"k"));
+        assert!(!has_other_length(b"%6") && !has_other_length(&[b"%zz".as_slice(), &long(300)].concat()));
     }
 }

@@ -1,7 +1,7 @@
 //! Reads items by their keys.
 
 use base::clock::UnixMillis;
-use protocol::memcache::client::{self, Expect, MetaCode, MetaRequest, Reply, is_text_key};
+use protocol::memcache::client::{self, Expect, MetaCode, MetaRequest, Reply, ServerError, is_text_key};
 
 use super::{Memcached, refused, text};
 use crate::item::{Item, KeyValue, Lookup};
@@ -9,6 +9,10 @@ use crate::reconnect::RequestError;
 
 /// Largest difference in milliseconds at which two reported expiries count as equal. Both reports are in whole seconds.
 const SAME_MS: u64 = 2_000;
+
+/// Reason under which values are counted that exist but are not readable with this protocol.
+const NOT_A_STRING: &str = "a hash, a list or another type: the source's protocol reads only strings; copy from its \
+                            redis:// address";
 
 impl Memcached {
     /// Reads `keys` in one exchange, each with its expiry from the dump. The server does not count this read as a use
@@ -25,7 +29,7 @@ impl Memcached {
         }
         let (skew_s, sent) = (self.skew_s, UnixMillis::now());
         let mut found = Vec::with_capacity(keys.size_hint().0);
-        for (key, reported_s) in keys {
+        for (key, reported_s) in keys.clone() {
             found.push(self.answer(Expect::Meta, |reply, value| match reply {
                 Reply::MetaValue { flags, .. } => {
                     let ttl_s = flags.token(b't').and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse::<i64>().ok());
@@ -45,7 +49,32 @@ impl Memcached {
                 _ => Err(RequestError::Refused("the server sent an unexpected reply to a read".to_owned())),
             })?);
         }
+        self.distinguish_gone(keys.map(|(key, _)| key), &mut found)?;
         Ok(found)
+    }
+
+    /// Asks for the facts about the keys that a read did not find. If the server has such a key, its value is one that
+    /// this protocol does not read.
+    fn distinguish_gone<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        found: &mut [Lookup],
+    ) -> Result<(), RequestError> {
+        for (key, _) in keys.zip(found.iter()).filter(|(_, found)| **found == Lookup::Gone) {
+            MetaRequest::debug(self.link.out(), key).finish();
+        }
+        for found in found.iter_mut().filter(|found| **found == Lookup::Gone) {
+            let is_there = self.answer(Expect::MetaDebug, |reply, _| match reply {
+                Reply::MetaDebug { .. } => Ok(true),
+                Reply::Meta { code: MetaCode::Miss, .. } | Reply::Error(ServerError::Command(_)) => Ok(false),
+                Reply::Error(error) => Err(refused(error)),
+                _ => Err(RequestError::Refused("the server sent an unexpected reply to me".to_owned())),
+            })?;
+            if is_there {
+                *found = Lookup::Unfit(NOT_A_STRING.to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// Reads `keys` as [`Self::read`] does, with the older text commands.

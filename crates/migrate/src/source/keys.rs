@@ -58,7 +58,7 @@ impl KeyList {
         Ok(())
     }
 
-    /// Appends a key of 1 to 255 bytes.
+    /// Appends a key of at most 255 bytes.
     pub fn push(&mut self, listed: &ListedKey) -> io::Result<()> {
         let mut head = [0; HEAD_BYTES];
         head[0] = u8::try_from(listed.key.len()).map_err(|_| ErrorKind::InvalidInput)?;
@@ -124,7 +124,7 @@ mod tests {
         list.clear().unwrap();
         let listed: Vec<ListedKey> = (0..300u32)
             .map(|n| ListedKey {
-                key: vec![n as u8; 1 + (n as usize) % 250],
+                key: vec![n as u8; (n as usize) % 251],
                 bytes: n * 1_000_003,
                 expire_at_s: (n % 3 > 0).then_some(u64::from(n) << 30),
             })

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use protocol::memcache::KEY_BYTES_MAX;
+
 use super::keys::{KeyList, KeyListReader};
 use super::{BatchRequest, Position, sort_out};
 use crate::counts::KeyCounts;
@@ -15,6 +17,10 @@ use crate::{CopyJob, MigrateError};
 
 /// Highest number of keys that are examined for one batch.
 const EXAMINED_MAX: usize = 20_000;
+
+/// Reason under which keys are counted that this protocol cannot request.
+const KEY_LENGTH: &str = "the length of its key: the source's protocol has keys of 1 to 250 bytes";
+const _: () = assert!(KEY_BYTES_MAX == 250);
 
 /// A server's keys, listed once and then read in order.
 pub(crate) struct Keys {
@@ -84,7 +90,13 @@ impl Keys {
         while chosen.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < EXAMINED_MAX {
             let Some(listed) = self.list.next().map_err(failed)? else { break };
             looked_at += 1;
-            if ask.takes(&listed.key, counts) {
+            if listed.key.is_empty() {
+                // A comparison has nothing to read for such a key.
+                counts.seen += u64::from(!ask.to_compare);
+                if !ask.to_compare {
+                    counts.skip(KEY_LENGTH.to_owned());
+                }
+            } else if ask.takes(&listed.key, counts) {
                 bytes += u64::from(listed.bytes);
                 chosen.push(listed);
             }
