@@ -9,6 +9,7 @@ use protocol::resp::client::{ParsedValue, Value, command, value};
 
 use super::held::HeldExpiries;
 use super::job::ImportCounts;
+use super::missing::{DbKey, KeyUse, MissingKeys};
 use super::primary::WAIT_MAX;
 use crate::place::{Login, ServerAddress};
 use crate::reconnect::{ConnectSettings, RequestError};
@@ -29,8 +30,8 @@ const EVICTIONS_EVERY: Duration = Duration::from_secs(1);
 pub(super) enum Awaited {
     /// A part of a key of the snapshot. Its command's name is for messages.
     Part(&'static str),
-    /// The last part of a key.
-    KeyEnd(&'static str),
+    /// The last part of a key, which gets its value.
+    KeyEnd(&'static str, KeyUse),
     /// A function library.
     Function,
     /// A request of the import itself, which must succeed.
@@ -41,12 +42,21 @@ pub(super) enum Awaited {
     Expiry(Vec<u8>),
     /// The end of a transaction that is not executed.
     Discard,
-    /// A command of the source, with its name, and the stream's offset after it.
-    Command { name: String, offset: u64 },
-    /// A command within a transaction.
-    Queued(String),
+    /// A command of the source, with its name and keys, and the stream's offset after it.
+    Command { name: String, keys: KeyUse, offset: u64 },
+    /// A command within a transaction, with its keys.
+    Queued(String, KeyUse),
     /// The end of a transaction, and the stream's offset after it.
     Exec(u64),
+}
+
+impl Awaited {
+    fn keys(&self) -> Option<&KeyUse> {
+        match self {
+            Self::KeyEnd(_, keys) | Self::Command { keys, .. } | Self::Queued(_, keys) => Some(keys),
+            _ => None,
+        }
+    }
 }
 
 /// The results of the replies so far.
@@ -64,7 +74,9 @@ pub(super) struct Ledger {
     /// The error of a part of the current key.
     failed: Option<String>,
     /// The commands of the current transaction.
-    queued: Vec<String>,
+    queued: Vec<(String, KeyUse)>,
+    /// The keys whose change the last reply refused.
+    refused: Vec<DbKey>,
 }
 
 impl Ledger {
@@ -82,10 +94,10 @@ impl Ledger {
             }
             Awaited::Discard => self.queued.clear(),
             Awaited::Part(name) => self.fail(name, reply),
-            Awaited::KeyEnd(name) => {
+            Awaited::KeyEnd(name, keys) => {
                 self.fail(name, reply);
                 match self.failed.take() {
-                    Some(reason) => self.counts.refuse(reason),
+                    Some(reason) => self.refuse(reason, &keys),
                     None => self.counts.keys += 1,
                 }
             }
@@ -93,13 +105,13 @@ impl Ledger {
                 Value::Error(error) => self.counts.refuse(format!("function library: {}", text(error))),
                 _ => self.counts.functions += 1,
             },
-            Awaited::Command { name, offset } => {
-                self.executed(&name, reply);
+            Awaited::Command { name, keys, offset } => {
+                self.executed(&name, &keys, reply);
                 self.applied = offset;
             }
-            Awaited::Queued(name) => match reply {
-                Value::Error(error) => self.counts.refuse(format!("{name}: {}", text(error))),
-                _ => self.queued.push(name),
+            Awaited::Queued(name, keys) => match reply {
+                Value::Error(error) => self.refuse(format!("{name}: {}", text(error)), &keys),
+                _ => self.queued.push((name, keys)),
             },
             Awaited::Exec(offset) => {
                 self.executed_all(reply);
@@ -135,9 +147,15 @@ impl Ledger {
         }
     }
 
-    fn executed(&mut self, name: &str, reply: &Value<'_>) {
+    /// Counts a refused change, whose keys are missing from now on.
+    fn refuse(&mut self, reason: String, keys: &KeyUse) {
+        self.counts.refuse(reason);
+        self.refused.extend(keys.written().cloned());
+    }
+
+    fn executed(&mut self, name: &str, keys: &KeyUse, reply: &Value<'_>) {
         match reply {
-            Value::Error(error) => self.counts.refuse(format!("{name}: {}", text(error))),
+            Value::Error(error) => self.refuse(format!("{name}: {}", text(error)), keys),
             _ => self.counts.commands += 1,
         }
     }
@@ -146,11 +164,11 @@ impl Ledger {
     fn executed_all(&mut self, reply: &Value<'_>) {
         let queued = std::mem::take(&mut self.queued);
         if let Value::Array(replies) = reply {
-            queued.iter().zip(*replies).for_each(|(name, reply)| self.executed(name, &reply));
+            queued.iter().zip(*replies).for_each(|((name, keys), reply)| self.executed(name, keys, &reply));
             return;
         }
         let error = Value::Error(b"the transaction was not executed, because the target refused one of its commands");
-        queued.iter().for_each(|name| self.executed(name, &error));
+        queued.iter().for_each(|(name, keys)| self.executed(name, keys, &error));
     }
 }
 
@@ -169,6 +187,8 @@ pub(super) struct TargetPipe {
     pub ledger: Ledger,
     /// The expiries that are set when the target has caught up.
     pub held: HeldExpiries,
+    /// The keys that the target lacks, because it refused a change of them.
+    pub missing: MissingKeys,
     /// The last time at which the target was asked for its evictions.
     evictions_asked: Instant,
     /// The identifier of the server's run, if there was a connection; empty if the server does not report it.
@@ -193,6 +213,7 @@ impl TargetPipe {
             heard: Instant::now(),
             ledger: Ledger::default(),
             held: HeldExpiries::default(),
+            missing: MissingKeys::default(),
             evictions_asked: Instant::now(),
             run_id: None,
             commands: BTreeSet::new(),
@@ -383,6 +404,10 @@ impl TargetPipe {
                     let (awaited, bytes) = self.unanswered.pop_front().ok_or_else(unasked)?;
                     self.unanswered_bytes -= bytes;
                     self.ledger.settle(awaited, &value)?;
+                    if !self.ledger.refused.is_empty() {
+                        let sent = self.unanswered.iter().filter_map(|(awaited, _)| awaited.keys());
+                        self.missing.refused(self.ledger.refused.drain(..), sent)?;
+                    }
                     consumed
                 }
             };
@@ -415,6 +440,22 @@ impl TargetPipe {
         }
         Ok(())
     }
+}
+
+/// Returns the selected database.
+pub(super) fn database_of(pipe: &TargetPipe) -> u32 {
+    pipe.selected.unwrap_or(0)
+}
+
+/// Deletes the keys whose changes the target refused. No transaction may be open.
+pub(super) fn delete_missing(pipe: &mut TargetPipe, is_stopped: &dyn Fn() -> bool) -> Result<(), RequestError> {
+    for (db, key) in pipe.missing.take_deletions() {
+        pipe.make_room(is_stopped)?;
+        if pipe.select(db, is_stopped)?.is_none() {
+            pipe.put_words(Awaited::Own, &[b"DEL", &key]);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the identifier in the reply of `INFO`.

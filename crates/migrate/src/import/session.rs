@@ -8,7 +8,7 @@ use link::wait_any;
 use super::compare::compare;
 use super::held;
 use super::job::{ImportJob, ImportOutcome, ImportPart, ImportProgress, ImportView};
-use super::pipe::{TargetPipe, count_evictions};
+use super::pipe::{TargetPipe, count_evictions, delete_missing};
 use super::primary::{Attached, Primary, StreamPlace, WAIT_MAX};
 use super::snapshot::{LoadError, SnapshotLoad};
 use super::tail::{StreamError, StreamTail, TailStep, flushed};
@@ -80,6 +80,7 @@ pub fn import(
     outcome.counts = std::mem::take(&mut session.pipe.ledger.counts);
     (outcome.full_syncs, outcome.partial_syncs) = (session.full_syncs, session.partial_syncs);
     outcome.seconds = begun.elapsed().as_secs_f64();
+    session.notes.extend(session.pipe.missing.note());
     outcome.notes = session.notes;
     Ok(outcome)
 }
@@ -305,6 +306,7 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
         self.full_syncs += 1;
         self.pipe.ledger.begin(place.offset);
         self.pipe.held.clear();
+        self.pipe.missing.clear();
         if self.pipe.has("PEXPIRETIME") && self.pipe.has("SCAN") {
             self.pipe.held.begin();
         }
@@ -383,7 +385,8 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
             return result;
         }
         let databases = self.databases();
-        let finished = held::finish(&mut self.pipe, &databases, &|| false);
+        let deleted = self.pipe.drain(&|| false).and_then(|()| delete_missing(&mut self.pipe, &|| false));
+        let finished = deleted.and_then(|()| held::finish(&mut self.pipe, &databases, &|| false));
         let finished =
             finished.and_then(|()| self.pipe.drain(&|| false)).and_then(|()| count_evictions(&mut self.pipe));
         result.and(finished.map_err(|error| of_server(self.pipe.name(), error)))
@@ -480,6 +483,10 @@ impl<'s, 'a, 'v, 'w> Following<'s, 'a, 'v, 'w> {
                 self.heard = Instant::now();
                 has_moved = true;
             }
+        }
+        if !self.tail.is_open() {
+            let Session { pipe, is_stopped, .. } = &mut *self.session;
+            delete_missing(pipe, *is_stopped).map_err(|error| target_ended(pipe.name(), error))?;
         }
         if self.session.pipe.held.is_due() && !self.tail.is_open() {
             self.settle()?;

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rdb::{Damage, Element, Event, FileReader, Key, ReadLimits, ValueType};
 
 use super::job::ImportJob;
-use super::pipe::{Awaited, TargetPipe, count_evictions};
+use super::missing::KeyUse;
+use super::pipe::{Awaited, TargetPipe, count_evictions, database_of};
 use super::primary::SnapshotInput;
 use super::value::{SnapshotKey, ValueSender};
 use crate::MigrateError;
@@ -114,10 +115,12 @@ impl SnapshotLoad<'_> {
         value_type: ValueType,
         reader: &mut FileReader<&mut SnapshotInput<'_>>,
     ) -> Result<(), Stumble> {
+        let keys = KeyUse::of_value(database_of(self.pipe), &key.name);
         let mut sender = ValueSender::new(key, value_type);
         while let Some(Event::Element(element)) = reader.next_event()? {
             if let Element::Module(module) = element {
                 self.pipe.ledger.counts.refuse(format!("value of the module {module}"));
+                self.pipe.missing.refused(keys.written().cloned(), std::iter::empty())?;
                 reader.skip_value()?;
                 return Ok(());
             }

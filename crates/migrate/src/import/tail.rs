@@ -10,7 +10,8 @@
 use protocol::resp::client::{ParsedValue, Value, command, value};
 
 use super::job::ImportJob;
-use super::pipe::{Awaited, TargetPipe};
+use super::missing::KeyUse;
+use super::pipe::{Awaited, TargetPipe, database_of, delete_missing};
 use super::primary::StreamPlace;
 use crate::reconnect::RequestError;
 use crate::redis::text;
@@ -145,6 +146,9 @@ struct Apply<'a> {
 
 impl Apply<'_> {
     fn command(&mut self, words: &[&[u8]], wire: &[u8]) -> Result<TailStep, RequestError> {
+        if self.tail.open.is_none() {
+            delete_missing(self.pipe, self.is_stopped)?;
+        }
         let Some(name) = words.first().map(|name| text(name).to_ascii_uppercase()) else { return Ok(TailStep::Taken) };
         match name.as_str() {
             "PING" => {}
@@ -163,7 +167,7 @@ impl Apply<'_> {
             }
             "FLUSHALL" => self.flush_all()?,
             // These do not belong to a database.
-            "FUNCTION" | "SCRIPT" | "PUBLISH" | "SPUBLISH" => self.send(name, wire)?,
+            "FUNCTION" | "SCRIPT" | "PUBLISH" | "SPUBLISH" => self.send(name, words, wire)?,
             "SWAPDB" | "MOVE" | "COPY" if self.job.db.is_some() => {
                 self.pipe.held.moved();
                 self.between(name, words)?;
@@ -177,8 +181,8 @@ impl Apply<'_> {
                 }
                 if self.select(&name, self.tail.now.db)? {
                     match with_held_expiry(&name, words, self.pipe) {
-                        Some(held) => self.send(name, &held)?,
-                        None => self.send(name, wire)?,
+                        Some(held) => self.send(name, words, &held)?,
+                        None => self.send(name, words, wire)?,
                     }
                 }
             }
@@ -199,16 +203,33 @@ impl Apply<'_> {
         Ok(refusal.is_none())
     }
 
-    /// Sends a command as it arrived, within the transaction if there is one.
-    fn send(&mut self, name: String, wire: &[u8]) -> Result<(), RequestError> {
+    /// Sends a command as it arrived, within the transaction if there is one. `words` are those of the command, whose
+    /// keys are in the selected database.
+    fn send(&mut self, name: String, words: &[&[u8]], wire: &[u8]) -> Result<(), RequestError> {
+        let keys = KeyUse::of(&name, words, database_of(self.pipe));
+        match name.as_str() {
+            "FLUSHDB" => self.pipe.missing.flushed(database_of(self.pipe)),
+            "SWAPDB" => {
+                let number = |at: usize| std::str::from_utf8(words.get(at)?).ok()?.parse().ok();
+                if let (Some(one), Some(other)) = (number(1), number(2)) {
+                    self.pipe.missing.swapped(one, other);
+                }
+            }
+            _ => {}
+        }
+        if self.pipe.missing.withholds(&keys) {
+            let why = "the target lacks the key, because it refused an earlier change";
+            self.pipe.ledger.counts.refuse(format!("{name}: {why}"));
+            return Ok(());
+        }
         if !self.pipe.has(&name) {
             self.pipe.ledger.counts.refuse(format!("{name}: the target does not have this command"));
-            return Ok(());
+            return self.pipe.missing.refused(keys.written().cloned(), std::iter::empty());
         }
         self.tail.sent += 1;
         if !self.tail.now.is_multi {
             let offset = self.tail.now.offset;
-            self.pipe.put(Awaited::Command { name, offset }, |out| out.extend_from_slice(wire));
+            self.pipe.put(Awaited::Command { name, keys, offset }, |out| out.extend_from_slice(wire));
             return Ok(());
         }
         if self.tail.open.is_some_and(|commands| commands >= TRANSACTION_COMMANDS_MAX) {
@@ -218,7 +239,7 @@ impl Apply<'_> {
             self.pipe.put_words(Awaited::Own, &[b"MULTI"]);
         }
         *self.tail.open.get_or_insert(0) += 1;
-        self.pipe.put(Awaited::Queued(name), |out| out.extend_from_slice(wire));
+        self.pipe.put(Awaited::Queued(name, keys), |out| out.extend_from_slice(wire));
         Ok(())
     }
 
@@ -236,8 +257,9 @@ impl Apply<'_> {
         for db in flushed(self.job, self.pipe) {
             if self.pipe.select(db, self.is_stopped)?.is_none() {
                 self.tail.sent += 1;
-                let name = "FLUSHALL".to_owned();
-                self.pipe.put_words(Awaited::Command { name, offset }, &[b"FLUSHDB"]);
+                self.pipe.missing.flushed(db);
+                let (name, keys) = ("FLUSHALL".to_owned(), KeyUse::default());
+                self.pipe.put_words(Awaited::Command { name, keys, offset }, &[b"FLUSHDB"]);
             }
         }
         Ok(())
@@ -271,14 +293,14 @@ impl Apply<'_> {
             (true, true) => {
                 if self.select(&name, here)? {
                     let wire = without_db(words);
-                    self.send(name, &wire)?;
+                    self.send(name, words, &wire)?;
                 }
             }
             (true, false) if name == "MOVE" => {
                 if let (Some(key), true) = (words.get(1), self.select(&name, here)?) {
                     let mut wire = Vec::new();
                     command(&mut wire, [b"DEL".as_slice(), key]);
-                    self.send("DEL".to_owned(), &wire)?;
+                    self.send("DEL".to_owned(), &[b"DEL", key], &wire)?;
                 }
             }
             (true, false) if name == "COPY" => self.pipe.ledger.counts.not_chosen += 1,

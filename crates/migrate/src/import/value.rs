@@ -13,7 +13,8 @@ use protocol::resp::BULK_BYTES_MAX;
 use protocol::resp::client::CommandLine;
 use rdb::{DumpReader, Element, Encoder, FieldTimes, ReadLimits, ValueType};
 
-use super::pipe::{Awaited, TargetPipe};
+use super::missing::KeyUse;
+use super::pipe::{Awaited, TargetPipe, database_of};
 use crate::rdb::same_score;
 use crate::reconnect::RequestError;
 use crate::redis::LongStream;
@@ -178,9 +179,12 @@ impl ValueSender {
             Some(payload) if payload.len() <= BULK_BYTES_MAX as usize => {
                 let at = self.expiry();
                 let words: [&[u8]; 6] = [b"RESTORE", &self.key.name, at.as_bytes(), &payload, b"REPLACE", b"ABSTTL"];
-                pipe.put_words(Awaited::KeyEnd("RESTORE"), &words);
+                pipe.put_words(Awaited::KeyEnd("RESTORE", self.keys(pipe)), &words);
             }
-            Some(_) => pipe.ledger.counts.refuse(format!("{kind}: it is longer than the protocol allows")),
+            Some(_) => {
+                pipe.ledger.counts.refuse(format!("{kind}: it is longer than the protocol allows"));
+                pipe.missing.refused(self.keys(pipe).written().cloned(), std::iter::empty())?;
+            }
             None => pipe.ledger.counts.refuse(format!("{kind}: it has no elements")),
         }
         Ok(())
@@ -207,6 +211,10 @@ impl ValueSender {
         is_whole.ok_or_else(|| RequestError::Refused("a stream of the snapshot is incomplete".to_owned()))
     }
 
+    fn keys(&self, pipe: &TargetPipe) -> KeyUse {
+        KeyUse::of_value(database_of(pipe), &self.key.name)
+    }
+
     fn expiry(&self) -> String {
         self.key.expire_at_ms.unwrap_or(0).to_string()
     }
@@ -214,7 +222,7 @@ impl ValueSender {
     fn send_text(&self, text: &[u8], pipe: &mut TargetPipe) {
         let SnapshotKey { name, expire_at_ms } = &self.key;
         let at = expire_at_ms.map(|at| at.to_string());
-        pipe.put(Awaited::KeyEnd("SET"), |out| {
+        pipe.put(Awaited::KeyEnd("SET", self.keys(pipe)), |out| {
             let line = CommandLine::new(out, if at.is_some() { 5 } else { 3 }).arg(b"SET").arg(name).arg(text);
             if let Some(at) = &at {
                 line.arg(b"PXAT").arg(at.as_bytes());
@@ -260,9 +268,9 @@ impl ValueSender {
         }
         pipe.drain(is_stopped)?;
         if pipe.ledger.has_failed() {
-            pipe.put_words(Awaited::KeyEnd("DEL"), &[b"DEL", &built]);
+            pipe.put_words(Awaited::KeyEnd("DEL", self.keys(pipe)), &[b"DEL", &built]);
         } else {
-            pipe.put_words(Awaited::KeyEnd("RENAME"), &[b"RENAME", &built, &self.key.name]);
+            pipe.put_words(Awaited::KeyEnd("RENAME", self.keys(pipe)), &[b"RENAME", &built, &self.key.name]);
         }
         Ok(())
     }
