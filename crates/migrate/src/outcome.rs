@@ -126,7 +126,7 @@ impl CopyOutcome {
             ("not chosen", counts.not_chosen, "excluded by --prefix or --exclude"),
             ("not reached", counts.seen.saturating_sub(counts.done()), "seen, but not processed before the copy ended"),
             ("without flags", counts.without_flags, "of the copied keys: the target does not store client flags"),
-            ("field expiries", counts.field_ttls, "expiries of single hash fields, which were not copied"),
+            ("field expiries", counts.field_ttls, "expiries of single hash fields, which the target does not have"),
         ] {
             if count > 0 {
                 row(what, count, more);

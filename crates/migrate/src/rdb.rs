@@ -10,6 +10,8 @@ use ::rdb::{Element, Encoder, Event, FieldTimes, FileReader, Key, ReadLimits, Va
 use base::clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
+use crate::item::HashField;
+
 pub use ::rdb::{Checked, Damage, What, check};
 
 /// Content of a key.
@@ -17,8 +19,8 @@ pub use ::rdb::{Checked, Damage, What, check};
 pub enum Content {
     /// A string.
     Bytes(Vec<u8>),
-    /// A hash: fields and values in the file's order, and the number of fields whose own expiry was dropped.
-    Hash(Vec<(Vec<u8>, Vec<u8>)>, u64),
+    /// A hash: its fields in the file's order.
+    Hash(Vec<HashField>),
     /// A value of another type: the type's name as in `TYPE`, and a payload of `RESTORE`.
     Dump(&'static str, Vec<u8>),
     /// A value of another type: the type's name as in `TYPE`, and its elements, in an order that is the same for equal
@@ -55,7 +57,7 @@ pub struct Mark {
 /// The part of a value that has been read.
 enum Collected {
     Bytes(Vec<u8>),
-    Hash(Vec<(Vec<u8>, Vec<u8>)>, u64),
+    Hash(Vec<HashField>),
     Dump(Box<Encoder>),
     Elements(Vec<Vec<u8>>),
     Scores(Vec<(Vec<u8>, f64)>),
@@ -67,7 +69,7 @@ impl Collected {
             ValueType::SortedSet if is_listed => Self::Scores(Vec::new()),
             ValueType::List | ValueType::Set | ValueType::Stream if is_listed => Self::Elements(Vec::new()),
             ValueType::String => Self::Bytes(Vec::new()),
-            ValueType::Hash => Self::Hash(Vec::new(), 0),
+            ValueType::Hash => Self::Hash(Vec::new()),
             other => Self::Dump(Box::new(Encoder::new(other, FieldTimes::default()))),
         }
     }
@@ -75,9 +77,9 @@ impl Collected {
     fn add(&mut self, element: &Element<'_>) {
         match (self, element) {
             (Self::Bytes(bytes), Element::Text(text)) => bytes.extend_from_slice(text),
-            (Self::Hash(fields, expiring), Element::Field { name, value, expire_at_ms }) => {
-                fields.push((name.to_vec(), value.to_vec()));
-                *expiring += u64::from(expire_at_ms.is_some());
+            (Self::Hash(fields), Element::Field { name, value, expire_at_ms }) => {
+                let expire_at = expire_at_ms.map(UnixMillis);
+                fields.push(HashField { expire_at, ..HashField::new(name.to_vec(), value.to_vec()) });
             }
             (Self::Elements(elements), Element::Member(member)) => elements.push(member.to_vec()),
             (Self::Elements(elements), Element::Entry(id)) => elements.push(id.to_string().into_bytes()),
@@ -94,7 +96,7 @@ impl Collected {
     fn end(self, value_type: ValueType) -> Content {
         match self {
             Self::Bytes(bytes) => Content::Bytes(bytes),
-            Self::Hash(fields, expiring) => Content::Hash(fields, expiring),
+            Self::Hash(fields) => Content::Hash(fields),
             Self::Dump(encoder) => match encoder.finish() {
                 Ok(payload) => Content::Dump(value_type.name(), payload),
                 Err(_) => Content::Passed(value_type.name()),

@@ -177,7 +177,7 @@ impl Copy<'_> {
             };
             let bytes = items.iter().map(Item::weight).sum();
             match target.store(&items, job.overwrite, context) {
-                Ok(outcomes) => count(&items, outcomes, target.has_flags(), &mut counts),
+                Ok(outcomes) => count(&items, outcomes, target, &mut counts),
                 Err(fault) => break Err(fault),
             }
             if let Some(position) = source.position() {
@@ -222,6 +222,7 @@ impl Copy<'_> {
         let measure = Measure {
             flags: target.has_flags(),
             expiry: target.tells_expiry(),
+            field_expiry: target.has_field_times() && source.has_field_times(),
             seconds: source.counts_seconds() || target.has_flags(),
         };
         source.rewind()?;
@@ -275,13 +276,16 @@ impl Copy<'_> {
 }
 
 /// Counts the outcomes of `items`.
-fn count(items: &[Item], outcomes: Vec<StoreOutcome>, has_flags: bool, counts: &mut KeyCounts) {
+fn count(items: &[Item], outcomes: Vec<StoreOutcome>, target: &CopyTarget, counts: &mut KeyCounts) {
     for (item, outcome) in items.iter().zip(outcomes) {
         match outcome {
             StoreOutcome::Copied => {
                 counts.copied += 1;
                 counts.bytes += item.key.len() as u64 + item.value.bytes();
-                counts.without_flags += u64::from(!has_flags && item.client_flags != 0);
+                counts.without_flags += u64::from(!target.has_flags() && item.client_flags != 0);
+                if !target.has_field_times() {
+                    counts.field_ttls += item.value.expiring_fields();
+                }
             }
             StoreOutcome::There => counts.already_there += 1,
             StoreOutcome::Expired => counts.expired += 1,

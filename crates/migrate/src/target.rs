@@ -66,6 +66,11 @@ impl CopyTarget {
         }
     }
 
+    /// Returns whether the target has expiries of hash fields.
+    pub const fn has_field_times(&self) -> bool {
+        matches!(self, Self::Redis(redis) if redis.has_field_times)
+    }
+
     /// Returns the milliseconds by which the target's clock is ahead of this host's.
     pub const fn skew_ms(&self) -> i64 {
         match self {

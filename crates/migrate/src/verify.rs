@@ -42,6 +42,8 @@ pub(super) struct Measure {
     pub flags: bool,
     /// True if both ends report expiries.
     pub expiry: bool,
+    /// True if both ends report the expiries of hash fields.
+    pub field_expiry: bool,
     /// True if one end counts whole seconds.
     pub seconds: bool,
 }
@@ -71,6 +73,12 @@ impl Verified {
                     there.client_flags, item.client_flags
                 );
                 (&mut self.flags_differ, what)
+            }
+            Lookup::Item(there)
+                if measure.field_expiry && item.value.other_field_expiries(&there.value, EXPIRY_MS) > 0 =>
+            {
+                let fields = item.value.other_field_expiries(&there.value, EXPIRY_MS);
+                (&mut self.expiry_differs, format!("the expiries of {fields} fields differ"))
             }
             Lookup::Item(there) if measure.expiry => match apart(item, there) {
                 Some(Ok(ms)) if ms <= EXPIRY_MS + if measure.seconds { SECONDS_MS } else { 0 } => {
@@ -123,7 +131,7 @@ fn apart(own: &Item, there: &Item) -> Option<Result<u64, &'static str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::KeyValue;
+    use crate::item::{HashField, KeyValue};
     use base::clock::UnixMillis;
 
     fn item(value: &str, client_flags: u32, expire_ms: Option<u64>) -> Item {
@@ -134,7 +142,7 @@ mod tests {
     #[test]
     fn each_kind_of_difference_is_counted_with_its_key() {
         let own = item("v", 7, Some(1_000_000));
-        let strict = Measure { flags: true, expiry: true, seconds: false };
+        let strict = Measure { flags: true, expiry: true, field_expiry: true, seconds: false };
         let mut verified = Verified::default();
         for there in [
             Lookup::Item(item("v", 7, Some(1_001_000))),
@@ -163,16 +171,43 @@ mod tests {
         verified.add(
             &own,
             &Lookup::Item(item("v", 0, Some(1_002_000))),
-            Measure { flags: false, expiry: true, seconds: true },
+            Measure { flags: false, expiry: true, field_expiry: true, seconds: true },
         );
-        verified.add(&own, &Lookup::Item(item("v", 7, None)), Measure { flags: true, expiry: false, seconds: true });
+        verified.add(
+            &own,
+            &Lookup::Item(item("v", 7, None)),
+            Measure { flags: true, expiry: false, field_expiry: true, seconds: true },
+        );
         assert_eq!((verified.same, verified.differ()), (2, 0));
+    }
+
+    #[test]
+    fn expiries_of_hash_fields_are_compared_if_both_ends_report_them() {
+        let hash = |ms: &[Option<u64>]| {
+            let fields = ms
+                .iter()
+                .enumerate()
+                .map(|(n, at)| HashField { expire_at: at.map(UnixMillis), ..HashField::new(vec![n as u8], vec![]) });
+            Item { value: KeyValue::Hash(fields.collect()), ..item("", 0, None) }
+        };
+        let own = hash(&[Some(5_000), None, Some(9_000_000)]);
+        let measure = Measure { flags: true, expiry: true, field_expiry: true, seconds: false };
+        let mut verified = Verified::default();
+        verified.add(&own, &Lookup::Item(hash(&[Some(6_000), None, Some(9_000_000)])), measure);
+        assert_eq!(verified.same, 1);
+        let other = hash(&[Some(6_001), Some(1), None]);
+        verified.add(&own, &Lookup::Item(other.clone()), Measure { field_expiry: false, ..measure });
+        assert_eq!(verified.same, 2);
+        verified.add(&own, &Lookup::Item(other), measure);
+        assert_eq!((verified.expiry_differs, verified.value_differs), (1, 0));
+        assert!(verified.examples[0].ends_with("the expiries of 3 fields differ"), "{:?}", verified.examples);
+        assert_eq!(own.value.expiring_fields(), 2);
     }
 
     #[test]
     fn hashes_are_the_same_in_any_order() {
         let hash = |fields: &[(&str, &str)]| {
-            KeyValue::Hash(fields.iter().map(|(f, v)| (f.as_bytes().to_vec(), v.as_bytes().to_vec())).collect())
+            KeyValue::Hash(fields.iter().map(|(f, v)| HashField::new((*f).into(), (*v).into())).collect())
         };
         assert!(hash(&[("a", "1"), ("b", "2")]).is_same(&hash(&[("b", "2"), ("a", "1")])));
         assert!(!hash(&[("a", "1")]).is_same(&hash(&[("a", "2")])));

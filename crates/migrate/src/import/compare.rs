@@ -34,10 +34,11 @@ pub(super) fn compare(
         ImportPart::Keys(count) => (u128::from(count) * 1_000_000).div_ceil(u128::from(keys)).min(1_000_000) as u32,
         ImportPart::All => 1_000_000,
     };
-    let measure = Measure { flags: false, expiry: true, seconds: false };
+    let measure = Measure { flags: false, expiry: true, field_expiry: true, seconds: false };
     let choice = Choice::default();
     for (source, target) in &mut walks {
         let mut seen = KeyCounts::default();
+        let measure = Measure { field_expiry: source.has_field_times() && target.has_field_times(), ..measure };
         loop {
             let ask = BatchRequest {
                 choice: &choice,

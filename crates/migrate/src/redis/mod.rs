@@ -42,6 +42,8 @@ pub(super) struct Redis {
     has_set_at: bool,
     /// True if the server reports absolute expiries.
     has_expire_time: bool,
+    /// True if the server has expiries of hash fields.
+    pub has_field_times: bool,
     /// True if the server supports `RENAMENX`.
     has_rename: bool,
     /// Milliseconds by which the server's clock is ahead of this host's; 0 if the difference is negligible.
@@ -61,6 +63,7 @@ impl Redis {
             keys: 0,
             has_set_at: false,
             has_expire_time: false,
+            has_field_times: false,
             has_rename: true,
             skew_ms: 0,
             is_known: false,
@@ -137,6 +140,12 @@ impl Redis {
         let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         (self.has_set_at, self.has_expire_time) = (version >= (6, 2), version >= (7, 0));
+        self.put(&[b"COMMAND", b"INFO", b"HPEXPIRETIME", b"HPEXPIREAT"]);
+        // A server lists a command that it does not have as null, or refuses the request.
+        self.has_field_times = self.answer(|answer| {
+            let known = answer.items().filter(|command| matches!(command, Value::Array(_))).count();
+            Ok(matches!(answer, Value::Array(_)) && known == 2)
+        })?;
         self.put(&[b"DBSIZE"]);
         self.keys = self.answer(|answer| Ok(if let Value::Int(keys) = answer { keys.max(0) as u64 } else { 0 }))?;
         self.put(&[b"TIME"]);

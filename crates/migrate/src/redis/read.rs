@@ -6,13 +6,14 @@
 //!      then for as many keys as fit into `bytes_max`, at least one:
 //!   3  expiry and GET of strings
 //!   4  HGETALL of small hashes, DUMP of other types; HSCAN of large hashes, page by page, one hash at a time
+//!   5  HPEXPIRETIME of the fields of all hashes, if the server has it
 //! ```
 
 use base::clock::UnixMillis;
-use protocol::resp::client::Value as Answer;
+use protocol::resp::client::{CommandLine, Value as Answer};
 
 use super::{Redis, odd, page, text, trouble};
-use crate::item::{Item, KeyValue, Lookup};
+use crate::item::{HashField, Item, KeyValue, Lookup};
 use crate::rdb::same_score;
 use crate::reconnect::RequestError;
 
@@ -41,6 +42,8 @@ pub(crate) enum Others {
     Listed,
 }
 
+/// The reply of `HPEXPIRETIME` for a field that does not exist.
+const NO_FIELD: i64 = -2;
 /// Assumed bytes of a hash field if the server does not report them.
 const FIELD_BYTES: u64 = 256;
 
@@ -221,7 +224,7 @@ impl Redis {
                 None => Lookup::Gone,
             };
         }
-        Ok(())
+        if self.has_field_times { field_times(self, found) } else { Ok(()) }
     }
 
     /// Reads the reply to `DUMP`: a value, `None` for a missing key, or the reason why the server cannot dump it.
@@ -251,7 +254,7 @@ impl Redis {
         }
         // The walk may return a field twice while the hash table grows.
         fields.sort_unstable();
-        fields.dedup_by(|later, earlier| later.0 == earlier.0);
+        fields.dedup_by(|later, earlier| later.name == earlier.name);
         Ok((!fields.is_empty()).then_some(KeyValue::Hash(fields)))
     }
 
@@ -272,6 +275,42 @@ impl Redis {
         }
         Ok(Some(KeyValue::Elements(kind.to_owned(), elements)))
     }
+}
+
+/// Reads the expiries of the fields of all hashes, and removes fields that have expired meanwhile.
+fn field_times(server: &mut Redis, found: &mut [Lookup]) -> Result<(), RequestError> {
+    for lookup in &*found {
+        let Lookup::Item(Item { key, value: KeyValue::Hash(fields), .. }) = lookup else { continue };
+        for page in fields.chunks(FIELDS_AT_ONCE_MAX as usize) {
+            let line = CommandLine::new(server.link.out(), 4 + page.len() as u32).arg(b"HPEXPIRETIME").arg(key);
+            let line = line.arg(b"FIELDS").number(page.len() as i64);
+            page.iter().fold(line, |line, field| line.arg(&field.name));
+        }
+    }
+    let skew_ms = server.skew_ms;
+    for lookup in found {
+        let Lookup::Item(Item { value: KeyValue::Hash(fields), .. }) = lookup else { continue };
+        let mut times = Vec::with_capacity(fields.len());
+        for page in fields.chunks(FIELDS_AT_ONCE_MAX as usize) {
+            let read = server.answer(|answer| match answer {
+                Answer::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(Vec::new()),
+                Answer::Error(error) => Err(trouble(error)),
+                answer => Ok(answer.items().map(|time| if let Answer::Int(ms) = time { ms } else { -1 }).collect()),
+            })?;
+            let unknown = page.len().saturating_sub(read.len());
+            times.extend(read.into_iter().take(page.len()).chain(std::iter::repeat_n(-1, unknown)));
+        }
+        let mut times = times.into_iter();
+        fields.retain_mut(|field| {
+            let ms = times.next().unwrap_or(-1);
+            field.expire_at = u64::try_from(ms).ok().map(|ms| UnixMillis(ms.saturating_add_signed(-skew_ms)));
+            ms != NO_FIELD
+        });
+        if fields.is_empty() {
+            *lookup = Lookup::Gone;
+        }
+    }
+    Ok(())
 }
 
 /// The way in which a key of another type is read.
@@ -312,12 +351,12 @@ fn hash(answer: &Answer<'_>) -> Option<KeyValue> {
     (!fields.is_empty()).then_some(KeyValue::Hash(fields))
 }
 
-/// Converts alternating fields and values to pairs.
-fn pairs(elements: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// Converts alternating names and values to fields.
+fn pairs(elements: Vec<Vec<u8>>) -> Vec<HashField> {
     let mut pairs = Vec::with_capacity(elements.len() / 2);
     let mut elements = elements.into_iter();
-    while let (Some(field), Some(value)) = (elements.next(), elements.next()) {
-        pairs.push((field, value));
+    while let (Some(name), Some(value)) = (elements.next(), elements.next()) {
+        pairs.push(HashField::new(name, value));
     }
     pairs
 }

@@ -4,7 +4,7 @@
 //! hash is built under a temporary name and renamed when it is complete:
 //!
 //! ```text
-//!   DEL tmp   HSET tmp f v ...   PEXPIREAT tmp ...   RENAMENX tmp key (RENAME to overwrite)   DEL tmp
+//!   DEL tmp   HSET tmp f v ...   HPEXPIREAT tmp ...   PEXPIREAT tmp ...   RENAMENX tmp key (or RENAME)   DEL tmp
 //! ```
 //! Large lists, sets, sorted sets and streams are built in the same way, because one `RESTORE` of them takes long on
 //! the server, or does not fit into its buffer. If a server does not support the rename, existing keys are checked
@@ -17,7 +17,7 @@ use rdb::{DumpReader, Element, ReadLimits};
 
 use super::stream::LongStream;
 use super::{Redis, text, trouble};
-use crate::item::{Item, KeyValue};
+use crate::item::{HashField, Item, KeyValue};
 use crate::rdb::same_score;
 use crate::reconnect::RequestError;
 use crate::target::StoreOutcome;
@@ -61,7 +61,10 @@ impl Redis {
             if outcomes[at].is_some() {
                 continue;
             }
-            if item.expire_at.is_some_and(|expire_at| expire_at <= now) {
+            let is_past = |at: Option<UnixMillis>| at.is_some_and(|at| at <= now);
+            let is_empty = matches!(&item.value, KeyValue::Hash(fields)
+                if self.has_field_times && fields.iter().all(|field| is_past(field.expire_at)));
+            if is_past(item.expire_at) || is_empty {
                 outcomes[at] = Some(StoreOutcome::Expired);
                 continue;
             }
@@ -71,10 +74,7 @@ impl Redis {
             }
             let (answers, telling) = match &item.value {
                 KeyValue::Bytes(value) => self.put_string(item, value, overwrite),
-                KeyValue::Hash(fields) if self.has_rename => {
-                    self.put_built(item, overwrite, |out, built| put_pages(out, built, fields))
-                }
-                KeyValue::Hash(fields) => self.put_fields(item, fields, overwrite),
+                KeyValue::Hash(fields) => put_hash(self, item, fields, overwrite),
                 KeyValue::Dump(kind, bytes) => match self.has_rename.then(|| elements_of(kind, bytes)).flatten() {
                     Some(value) => self.put_built(item, overwrite, |out, built| value.put(out, built)),
                     None => self.put_dump(item, bytes, overwrite),
@@ -183,17 +183,19 @@ impl Redis {
         (answers + 3, answers + 1)
     }
 
-    fn put_fields(&mut self, item: &Item, fields: &[(Vec<u8>, Vec<u8>)], overwrite: bool) -> (usize, usize) {
+    fn put_fields(&mut self, item: &Item, fields: &[HashField], overwrite: bool) -> (usize, usize) {
         let mut answers = 0;
         if overwrite {
             self.put(&[b"DEL", &item.key]);
             answers += 1 + put_pages(self.link.out(), &item.key, fields);
         } else {
-            for (field, value) in fields {
-                self.put(&[b"HSETNX", &item.key, field, value]);
+            for HashField { name, value, .. } in fields {
+                self.put(&[b"HSETNX", &item.key, name, value]);
             }
             answers += fields.len();
         }
+        let skew_ms = self.has_field_times.then_some(self.skew_ms);
+        answers += put_field_times(self.link.out(), &item.key, fields, skew_ms);
         if let Some(expire_at) = item.expire_at {
             let at = self.at(expire_at);
             CommandLine::new(self.link.out(), 3).arg(b"PEXPIREAT").arg(&item.key).number(at);
@@ -204,15 +206,43 @@ impl Redis {
     }
 }
 
+/// Writes the requests that store a hash. Returns the number of replies, and which of them decides the outcome.
+fn put_hash(server: &mut Redis, item: &Item, fields: &[HashField], overwrite: bool) -> (usize, usize) {
+    if !server.has_rename {
+        return server.put_fields(item, fields, overwrite);
+    }
+    let skew_ms = server.has_field_times.then_some(server.skew_ms);
+    server.put_built(item, overwrite, |out, built| {
+        put_pages(out, built, fields) + put_field_times(out, built, fields, skew_ms)
+    })
+}
+
 /// Writes the requests that set fields of a hash. Returns their number.
-fn put_pages(out: &mut Vec<u8>, key: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
+fn put_pages(out: &mut Vec<u8>, key: &[u8], fields: &[HashField]) -> usize {
     for page in fields.chunks(FIELDS_AT_ONCE_MAX) {
         let mut line = CommandLine::new(out, 2 + 2 * page.len() as u32).arg(b"HSET").arg(key);
-        for (field, value) in page {
-            line = line.arg(field).arg(value);
+        for HashField { name, value, .. } in page {
+            line = line.arg(name).arg(value);
         }
     }
     fields.len().div_ceil(FIELDS_AT_ONCE_MAX)
+}
+
+/// Writes the requests that set the expiries of fields, one for each run of fields that expire at the same time.
+/// Returns their number. `skew_ms` is that of the server's clock; `None` if the server has no such expiries.
+fn put_field_times(out: &mut Vec<u8>, key: &[u8], fields: &[HashField], skew_ms: Option<i64>) -> usize {
+    let (Some(skew_ms), mut requests) = (skew_ms, 0) else { return 0 };
+    for run in fields.chunk_by(|one, next| one.expire_at == next.expire_at) {
+        let Some(at) = run[0].expire_at else { continue };
+        let at = at.0.saturating_add_signed(skew_ms) as i64;
+        for page in run.chunks(FIELDS_AT_ONCE_MAX) {
+            let line = CommandLine::new(out, 5 + page.len() as u32).arg(b"HPEXPIREAT").arg(key).number(at);
+            let line = line.arg(b"FIELDS").number(page.len() as i64);
+            page.iter().fold(line, |line, field| line.arg(&field.name));
+            requests += 1;
+        }
+    }
+    requests
 }
 
 /// A long value that is built element by element.

@@ -170,10 +170,7 @@ fn value_of(content: Content, ask: &BatchRequest<'_>, counts: &mut KeyCounts) ->
             counts.skip(format!("{kind}: values of modules cannot be copied from a file"));
             return None;
         }
-        Content::Hash(fields, expiring) if ask.target.has_types() => {
-            counts.field_ttls += expiring;
-            return Some(KeyValue::Hash(fields));
-        }
+        Content::Hash(fields) if ask.target.has_types() => return Some(KeyValue::Hash(fields)),
         Content::Dump(kind, payload) if ask.target.has_types() => {
             return Some(KeyValue::Dump(kind.to_owned(), payload));
         }

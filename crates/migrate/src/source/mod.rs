@@ -171,6 +171,15 @@ impl ItemSource {
         }
     }
 
+    /// Returns whether the source reports the expiries of hash fields.
+    pub const fn has_field_times(&self) -> bool {
+        match self {
+            Self::Memcached(_) => false,
+            Self::Redis(walk) => walk.has_field_times(),
+            Self::File(_) => true,
+        }
+    }
+
     /// Returns whether the source reports expiries to the second only.
     pub const fn counts_seconds(&self) -> bool {
         matches!(self, Self::Memcached(_))

@@ -88,6 +88,10 @@ impl KeyWalk {
         if self.is_over { Some(1.0) } else { self.keys().map(|keys| (seen as f64 / keys as f64).min(0.99)) }
     }
 
+    pub const fn has_field_times(&self) -> bool {
+        self.server.has_field_times
+    }
+
     pub fn keys(&self) -> Option<u64> {
         Some(self.server.keys).filter(|keys| *keys > 0)
     }
