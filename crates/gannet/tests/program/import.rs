@@ -377,6 +377,41 @@ fn key_that_the_source_keeps_extending_does_not_expire_while_the_target_is_behin
 }
 
 #[test]
+fn key_whose_change_the_target_refused_is_missing_until_it_is_replaced() {
+    let folder = Folder::new("import-refused");
+    let Some(source) = redis(&folder, &[]) else { return };
+    let address = source.place("redis");
+    let mut server = connect(&address);
+    ask::<()>(&mut server, &["SET", "plain", "1"]);
+    let (_serving, to) = serving();
+    let mut importing = Importing::begin(&folder, &address, &to, &[]);
+    let mut target = connect(&to);
+    until("the snapshot", || ask::<Option<String>>(&mut target, &["GET", "plain"]).is_some());
+    let long = "x".repeat(3_000_000);
+    for words in [
+        &["SET", "big", &long][..],
+        &["APPEND", "big", "y"],
+        &["SET", "other", &long],
+        &["APPEND", "other", "y"],
+        &["SET", "other", "short"],
+        &["APPEND", "other", "y"],
+        &["RENAME", "big", "moved"],
+        &["SET", "last", "1"],
+    ] {
+        ask::<::redis::Value>(&mut server, words);
+    }
+    until("the stream", || ask::<Option<String>>(&mut target, &["GET", "last"]).is_some());
+    until("the deletions", || ask::<u64>(&mut target, &["EXISTS", "big", "moved"]) == 0);
+    assert_eq!(ask::<String>(&mut target, &["GET", "other"]), "shorty");
+    importing.interrupt();
+    let (code, outcome) = importing.ended();
+    assert_eq!(code, Some(1), "{}", outcome.text());
+    let listed = "keys are missing at the target, because it refused a change of them: ";
+    let note = outcome.notes.iter().find_map(|note| note.split_once(listed));
+    assert!(note.is_some_and(|(_, keys)| keys.contains("moved") && !keys.contains("other")), "{:?}", outcome.notes);
+}
+
+#[test]
 fn keys_that_the_target_evicts_are_counted_and_make_the_import_fail() {
     let folder = Folder::new("import-evicted");
     let Some(source) = redis(&folder, &[]) else { return };

@@ -328,6 +328,34 @@ fn keys_and_values_that_memcached_cannot_request_are_skipped_by_their_reason() {
     assert_eq!((count("the length of its key"), count("a hash, a list")), (Some(5), Some(2)), "{out}");
 }
 
+#[test]
+fn expiries_of_hash_fields_are_copied_and_compared() {
+    let begin = || {
+        let args = ["--memcached", "none", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB"];
+        let mut serving = Serving::start(&[&args[..], &["--workers", "1"]].concat());
+        let port = serving.addr_behind("Redis clients connect to ").port();
+        (serving, Resp::to(port), format!("redis://127.0.0.1:{port}"))
+    };
+    let ((_source, mut from, source), (_target, mut to, target)) = (begin(), begin());
+    from.say("HSET hash a 1 b 2 c 3");
+    from.say("HPEXPIREAT hash 4102444800123 FIELDS 2 a b");
+    for n in 0..2_500 {
+        from.say(&format!("HSET wide field:{n} {n}"));
+    }
+    from.say("HPEXPIREAT wide 4102444800456 FIELDS 2 field:7 field:2400");
+    let folder = Folder::new("field-times");
+    let args = ["--from", &source, "--to", &target, "--verify", "all"];
+    let (outcome, out, _) = migrate(&folder, &args, 0);
+    assert_eq!((outcome.counts.copied, outcome.counts.field_ttls), (2, 0), "{out}");
+    for line in ["HPEXPIRETIME hash FIELDS 3 a b c", "HPEXPIRETIME wide FIELDS 3 field:7 field:8 field:2400"] {
+        let (own, other) = (format!("{:?}", from.say(line)), format!("{:?}", to.say(line)));
+        assert!(own == other && own.contains("4102444800"), "{own} {other}");
+    }
+    to.say("HPERSIST hash FIELDS 1 a");
+    let (outcome, out, _) = migrate(&folder, &args, 4);
+    assert_eq!(outcome.verified.map(|verified| (verified.expiry_differs, verified.same)), Some((1, 1)), "{out}");
+}
+
 /// A process of `gannet load warm` that a test can end. Dropping this value ends it.
 struct Running(Child);
 
