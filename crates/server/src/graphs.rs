@@ -123,8 +123,9 @@ pub(crate) fn run(shared: &Shared) {
 ///
 /// A full store must be able to remove edges, but each removal leaves a tombstone that is as long as the edge. So the
 /// age is divided whenever compaction frees no room, down to [`FULL_AGE_S`], and is the configured one again when
-/// additions find room and a sixteenth of the segments is free. Younger tombstones are dropped by passes of compaction as soon as they are old
-/// enough, without a request for them, and twice at most: without another change, a third pass finds no more.
+/// additions find room and a sixteenth of the segments is free. Younger tombstones are dropped by passes of compaction
+/// as soon as they are old enough, without a request for them, and twice at most: without another change, a third pass
+/// finds no more.
 struct TombstoneAge {
     configured_s: u32,
     current_s: u32,

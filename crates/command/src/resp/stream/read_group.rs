@@ -205,8 +205,8 @@ struct DeliveryStep {
     is_new: bool,
 }
 
-/// Delivers some entries of a stream, behind those that the walk has delivered. Appends them to the walk. Returns `None`,
-/// and delivers nothing, if there is no client memory even for one entry.
+/// Delivers some entries of a stream, behind those that the walk has delivered. Appends them to the walk. Returns
+/// `None`, and delivers nothing, if there is no client memory even for one entry.
 fn deliver_some<'c>(
     call: &mut Call<'c, '_>,
     request: StreamsRequest<'c>,
