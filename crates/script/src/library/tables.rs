@@ -109,11 +109,11 @@ pub(crate) fn add(lua: &Lua, native: &Table, globals: &Table, is_read_only: Func
     table.raw_set("insert", functions.0)?;
     table.raw_set("remove", functions.1)?;
     table.raw_set("concat", functions.2)?;
-    globals.raw_set("unpack", checked_unpack(lua, native.raw_get("unpack")?)?)
+    globals.raw_set("unpack", checked_unpack(lua)?)
 }
 
-/// Creates `unpack`, which refuses as many results as do not fit on the stack before it calls the C code.
-fn checked_unpack(lua: &Lua, native: Function) -> mlua::Result<Function> {
+/// Creates `unpack`, which refuses as many results as do not fit on the stack.
+fn checked_unpack(lua: &Lua) -> mlua::Result<Function> {
     lua.create_function(move |lua, values: MultiValue| {
         let args = Args::new(lua, &values);
         let Some(Value::Table(table)) = args.value(1) else { return Err(args.type_error(1, "table")) };
@@ -124,7 +124,9 @@ fn checked_unpack(lua: &Lua, native: Function) -> mlua::Result<Function> {
         if results + args.len() as i64 > STACK_VALUES_MAX {
             return Err(at_caller(lua, "too many results to unpack"));
         }
-        native.call::<MultiValue>(values)
+        // The C code leaves no room on the stack above its results, which mlua needs to take them.
+        let element = |at: i64| table.raw_get::<Value>(at);
+        (i64::from(first)..=i64::from(last)).map(element).collect::<mlua::Result<MultiValue>>()
     })
 }
 

@@ -266,6 +266,7 @@ const LIBRARIES: &[&str] = &[
     r#"return unpack({},-2147483648,2147483647)"#,
     r#"return {pcall(unpack, {}, 0, 2147483647)}"#,
     r#"return #{unpack({}, 1, 7000)}"#,
+    r#"local t = {'RPUSH', 'unpacked'}; for i = 1, 300 do t[#t + 1] = i end; return redis.call(unpack(t))"#,
     r#"return {unpack({1, 2, 3}, 2)}"#,
     r#"return {unpack({1, 2, 3}, 2, 3)}"#,
     r#"return {unpack({1, 2, 3}, "2", 2.9)}"#,
