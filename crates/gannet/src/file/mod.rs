@@ -15,7 +15,7 @@ use segment::{FAULTS_MAX, FileCheck, FileFault, FileStats, SEGMENT_STATES, Store
 use server::config::kinds::FlashPlace;
 use server::config::remedy;
 use server::offline::{self, FlashRemainder, Offline};
-use server::start::StartError;
+use server::start::{SPARE_HANDLES, StartError};
 
 use self::graphs::EdgeSelection;
 use crate::{Failure, print, warn};
@@ -311,9 +311,9 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         segment_bytes: size(SEGMENT).map(|size| size.min(u64::from(u32::MAX)) as u32),
         item_bytes_max: longest.max(ITEM_BYTES_MIN),
         huge_pages: true,
-        // The copy of the items in memory and the copy of the items on flash each take a thread handle. A server takes
-        // one for each worker, and the namespaces must have room for the open segments of all of them.
-        handles_max: 2 + std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        // The copies of the items in memory and on flash take a thread handle each. A server takes one for each worker
+        // besides, and the namespaces must have room for the open segments of all of them.
+        handles_max: SPARE_HANDLES + std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         ..from.config.clone()
     };
     if to.exists() {

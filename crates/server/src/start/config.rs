@@ -376,7 +376,7 @@ impl From<std::io::Error> for StartError {
 
 /// The number of store handles in addition to the workers'. The admin port, tools in this process, and the thread that
 /// enters stored records into secondary indexes use them.
-pub(super) const SPARE_HANDLES: usize = 3;
+pub const SPARE_HANDLES: usize = 3;
 
 /// Returns the address of every listener, with the protocol and namespace of its clients.
 pub(crate) fn endpoints(config: &ServerConfig) -> Vec<(Endpoint, ListenAddr)> {

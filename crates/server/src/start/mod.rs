@@ -56,7 +56,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub use crate::running::{EndedThread, Prepared, Running};
-pub use config::{ServerConfig, StartError, TlsConfig, workers_that_fit};
+pub use config::{SPARE_HANDLES, ServerConfig, StartError, TlsConfig, workers_that_fit};
 pub use opened::LoadedUsers;
 
 pub use command::config::WORKERS_MAX;
