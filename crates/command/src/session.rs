@@ -58,7 +58,7 @@ pub fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
     match session {
         SessionState::Memcache(state) => memcache::has_lost_user(state, shared),
         SessionState::Resp(state) => resp::has_lost_user(state, shared),
-        SessionState::Grpc(state) => resp::has_lost_user(state.redis(), shared),
+        SessionState::Grpc(state) => state.has_lost_user(shared),
     }
 }
 

@@ -43,6 +43,8 @@ pub struct ClientInfo {
     pub library_version: ClientText,
     /// The user that the client has authenticated as. Empty if none.
     pub user: ClientText,
+    /// True if the connection is one of gRPC, whose calls have users of their own. The user is that of the last one.
+    pub is_grpc: bool,
     /// True if the client uses version 3 of the Redis protocol.
     pub is_resp3: bool,
     /// The numbers of subscriptions to channels, patterns and shard channels.

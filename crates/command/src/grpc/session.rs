@@ -225,6 +225,12 @@ impl GrpcSession {
         resp::release(&mut self.redis, guard, ctx)
     }
 
+    /// Returns true if the user of the connection was removed. That of the last call's token ends nothing: other calls
+    /// may have other tokens, and each is checked.
+    pub(crate) fn has_lost_user(&self, shared: &Shared) -> bool {
+        self.token.is_empty() && resp::has_lost_user(&self.redis, shared)
+    }
+
     /// Begins the execution of a request.
     ///
     /// # Errors
@@ -245,7 +251,8 @@ impl GrpcSession {
         let mut preamble = Commands::default();
         let mut identity = None;
         if token != self.token || users_changed && !token.is_empty() && token_user.is_none() {
-            // A call without a token must not have the rights of an earlier one.
+            // A call without a token must not have the rights of an earlier one, and must not end with its user.
+            resp::forget_lost_user(&mut self.redis, &ctx.shared);
             preamble.add(&[b"RESET"]);
             identity = self.identity.clone().filter(|_| token.is_empty());
             if token_user.is_none()

@@ -472,16 +472,17 @@ pub(super) fn client_line(call: &Call<'_, '_>) -> String {
     text
 }
 
-/// Closes the connections of the users `ended`, and makes the workers visit those of the users `narrowed`, as if
-/// messages were queued for them. Returns true if the calling client's own connection must be closed. One pass over the
-/// tables serves any number of users.
+/// Closes the connections of the users `ended`, except those of gRPC, whose calls and streams end one by one. Makes the
+/// workers visit these, and those of the users `narrowed`, as if messages were queued for them. Returns true if the
+/// calling client's own connection must be closed. One pass over the tables serves any number of users.
 pub(super) fn end_or_visit(call: &mut Call<'_, '_>, ended: &BTreeSet<&[u8]>, narrowed: &BTreeSet<&[u8]>) -> bool {
     let (me, mut place, mut closes_me, mut selected) = (call.id(), (0, 0), false, Vec::new());
     while !next_clients(call, &Filter::default(), &mut place, |worker, connection, client_info| {
         let (user, number) = (name_of(client_info), connection.number as u32);
-        let ends = ended.contains(user);
+        let ends = ended.contains(user) && !client_info.is_grpc;
         closes_me |= ends && client_info.id == me;
-        if narrowed.contains(user) || ends && client_info.id != me {
+        let is_visited = narrowed.contains(user) || client_info.is_grpc && ended.contains(user);
+        if is_visited || ends && client_info.id != me {
             selected.push((worker, number, ends.then_some(client_info.id)));
         }
         1

@@ -184,6 +184,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
             id: client_info.id,
             local: client_info.local,
             since_secs: client_info.since_secs,
+            is_grpc: client_info.is_grpc,
             database: client_info.database,
             library: std::mem::take(&mut client_info.library),
             library_version: std::mem::take(&mut client_info.library_version),

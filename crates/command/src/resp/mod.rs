@@ -116,8 +116,8 @@ pub(crate) use run::head_key;
 pub use scripts::load_persisted;
 pub use session::SessionState;
 pub(crate) use session::{
-    adopt_messages, check_admission, has_lost_user, identify, incomplete_bytes, is_auth_delayed, is_token, needs_login,
-    session_of_calls,
+    adopt_messages, check_admission, forget_lost_user, has_lost_user, identify, incomplete_bytes, is_auth_delayed,
+    is_token, needs_login, session_of_calls,
 };
 pub use state::script::WorkerScripts;
 pub use state::transaction::RetiredTransactions;

@@ -238,6 +238,14 @@ pub(crate) fn incomplete_bytes(session: &SessionState) -> u64 {
     transaction + session.long.as_ref().map_or(0, Long::collected_bytes)
 }
 
+/// Makes a client whose user was removed one that has not authenticated.
+pub(crate) fn forget_lost_user(session: &mut SessionState, shared: &Shared) {
+    if matches!(&session.user, ClientUser::User(user) if user.is_replaced() && !shared.users.has(&user.name)) {
+        session.user = ClientUser::Default;
+        (session.known, session.all_rights_at, session.seen_changes) = (false, 0, 0);
+    }
+}
+
 /// Returns true if the client's user was removed, or if the client receives messages, or waits in a command, and must
 /// authenticate now.
 pub(crate) fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {

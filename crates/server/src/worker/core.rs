@@ -118,6 +118,7 @@ impl<B: Backend> Core<B> {
                 local: session.stream.as_ref().and_then(B::local),
                 since_secs: self.ctx.now.secs(),
                 database: endpoint.namespace.0,
+                is_grpc: endpoint.protocol == Protocol::Grpc,
                 ..ClientInfo::default()
             };
             self.ctx.connection_table().set_client_info(index, client_info);

@@ -236,6 +236,25 @@ fn token_that_is_expired_forged_or_of_a_removed_issuer_is_refused() {
     running.stop();
 }
 
+/// Regression: the removal of the user of a connection's last call closed the connection, also for the calls of others.
+#[test]
+fn removal_of_a_user_ends_no_connection_that_others_use() {
+    let running = start(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    redis.text("ACL SETUSER ann on >pw ~* +@all");
+    redis.text("ACL SETUSER bob on >pw ~* +@all");
+    redis.text("ACL SETUSER default resetpass");
+    let mut calls = Calls::connect(&running);
+    assert_eq!(calls.status("Get", "ann:pw", "", &key("k")), "0");
+    redis.text("ACL DELUSER ann");
+    // A worker looks for connections without a user several times a second.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for (token, status) in [("bob:pw", "0"), ("ann:pw", "16"), ("bob:pw", "0")] {
+        assert_eq!(calls.status("Get", token, "", &key("k")), status, "{token}");
+    }
+    running.stop();
+}
+
 #[test]
 fn only_users_with_all_rights_issue_tokens_and_refresh_replaces_them() {
     let (running, secret) = with_key(config());
