@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import random
 import sys
 import threading
@@ -106,9 +107,14 @@ class Window:
     """The measured time: it begins after the warm-up, with empty tallies."""
 
     def __init__(self, seconds: float) -> None:
-        self.begin = time.monotonic() + min(1.0, seconds / 2)
-        self.end = self.begin + seconds
+        self.seconds = seconds
+        self.begin = self.end = math.inf
         self.cpu_s = 0.0
+
+    def open(self) -> None:
+        """Begins the warm-up. All workers exist by now: to start thousands of them takes longer than a short window."""
+        self.begin = time.monotonic() + min(1.0, self.seconds / 2)
+        self.end = self.begin + self.seconds
 
     def wait(self) -> None:
         """Sleeps through the window, and stores the CPU time of this process in it."""
@@ -122,6 +128,7 @@ def run_sync(plan: Plan) -> Dict[str, Any]:
     """Runs one thread for each request at once."""
     options = plan.options
     window = Window(options.seconds)
+    started_all = threading.Event()
     tallies = [Tally() for _ in range(options.concurrency)]
     client: Optional[CacheClient] = None
     channel: Optional[grpc.Channel] = None
@@ -135,6 +142,8 @@ def run_sync(plan: Plan) -> Dict[str, Any]:
 
     def work(worker: int) -> None:
         tally, choices, at = tallies[worker], plan.choices, plan.place(worker)
+        # Workers that send requests already would slow the start of the others.
+        started_all.wait()
         while True:
             key, reads = choices[at]
             at = (at + 1) % len(choices)
@@ -152,6 +161,8 @@ def run_sync(plan: Plan) -> Dict[str, Any]:
     threads = [threading.Thread(target=work, args=(worker,)) for worker in range(options.concurrency)]
     for thread in threads:
         thread.start()
+    window.open()
+    started_all.set()
     window.wait()
     for thread in threads:
         thread.join()
@@ -197,8 +208,12 @@ async def run_asyncio(plan: Plan) -> Dict[str, Any]:
             if now >= window.begin:
                 tally.record(started, result)
 
+    workers = [asyncio.ensure_future(work(worker)) for worker in range(options.concurrency)]
+    # Each worker sends its first request in this round of the loop.
+    await asyncio.sleep(0)
+    window.open()
     timer = asyncio.get_running_loop().run_in_executor(None, window.wait)
-    await asyncio.gather(*(work(worker) for worker in range(options.concurrency)))
+    await asyncio.gather(*workers)
     await timer
     connections = client.metrics().connections if client else 1
     if client:
