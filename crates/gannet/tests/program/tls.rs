@@ -1,6 +1,6 @@
 //! Tests of `gannet serve` with TLS: what it logs about clients and files that do not fit, and what its own tools say.
 
-use crate::common::{Serving, ask, connect, run};
+use crate::common::{Serving, ask, connect, page, run};
 use crate::load_tls::certified;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -59,6 +59,29 @@ fn each_mistake_of_a_client_has_a_line_with_the_remedy() {
     run(&load);
     let line = serving.wait_for("which is no enabled user; add the user");
     assert!(line.contains("names [\"client\"]") && line.contains(" not_tls"), "{line}");
+}
+
+/// The figures of TLS and flash exist only in a server that uses them; the server's own tests check all others.
+#[test]
+fn the_page_of_figures_lists_those_of_tls_and_flash() {
+    let folder = certified("figures");
+    let (cert, key) = (folder.file("server.pem"), folder.file("server.key"));
+    let flash = format!("{}:48MiB", folder.file("flash"));
+    let listeners = ["--memcached", "127.0.0.1:0", "--resp", "tls:127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let options = ["--memory", "16MiB", "--flash", &flash, "--tls-cert", &cert, "--tls-key", &key];
+    let mut serving = Serving::start(&[&listeners[..], &options].concat());
+    let metrics = page(serving.addr_behind("metrics are at http://"), "/metrics");
+    let docs = include_str!("../../../../docs/admin.md");
+    let mut written: Vec<&str> = docs.lines().filter(|line| line.starts_with("| `gannet_")).collect();
+    let lines: Vec<&str> = metrics.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) else { continue };
+        let kind = lines[at + 1].rsplit_once(' ').expect("a line with the type").1;
+        let (begin, end) = (format!("| `{name}` | {kind} | "), format!(" | {help} |"));
+        let row = written.iter().position(|row| row.starts_with(&begin) && row.ends_with(&end));
+        written.swap_remove(row.unwrap_or_else(|| panic!("docs/admin.md lacks: {begin}...{end}")));
+    }
+    assert!(written.is_empty(), "docs/admin.md names figures that do not exist: {written:?}");
 }
 
 #[test]
