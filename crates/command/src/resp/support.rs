@@ -69,6 +69,8 @@ pub fn page() -> String {
             NotYet(what) => ("not yet: ", what),
             No(why) => ("no: ", why),
         };
+        // A bar would end the cell, even within a code span.
+        let text = text.replace('|', "\\|");
         writeln!(page, "| `{name}` | {arity} | {group} | {summary} | {word}{text} |")
             .expect("text takes what is written");
     }
@@ -280,7 +282,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("slaveof", "accepts `NO ONE` only, because there are no replicas"),
     (
         "slowlog",
-        "covers requests of all protocols, the last 64 per worker; the last \
+        "covers requests of all protocols, the last 128 per worker; the last \
          argument of an entry gives the times of waiting, execution and sending; the arguments before it are cut \
          to 48 bytes in all",
     ),
