@@ -49,7 +49,7 @@ fn memcached_args() -> Option<impl Iterator<Item = OsString>> {
 fn program() -> Command {
     Command::new("gannet")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("An in-memory store with short latency tails")
+        .about("An in-memory cache and store with low tail latency")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)

@@ -27,9 +27,10 @@ pub fn command() -> Command {
         .arg(
             Arg::new("role")
                 .long("role")
+                .value_name("ROLE")
                 .value_parser(["server", "generator"])
                 .default_value("server")
-                .help("Planned programs"),
+                .help("Program to plan for"),
         )
         .arg(count("queues", "Number of CPUs with one network queue each [default: by the rules]", COUNT_MAX))
         .arg(count("workers", "Worker threads of all processes together [default: all that fit]", COUNT_MAX))
@@ -62,6 +63,7 @@ pub fn command() -> Command {
         .arg(
             Arg::new("format")
                 .long("format")
+                .value_name("FORMAT")
                 .value_parser(PlanFormat::ALL.map(|(name, _)| name))
                 .default_value("table")
                 .conflicts_with("json")

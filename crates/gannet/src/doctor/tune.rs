@@ -94,9 +94,10 @@ pub fn commands() -> [Command; 3] {
         .arg(
             Arg::new("as")
                 .long("as")
+                .value_name("FORMAT")
                 .required(true)
                 .value_parser(PersistForm::ALL.map(|(name, _)| name))
-                .help("Format: sysctl (only /proc/sys settings), systemd unit, or tuned profile"),
+                .help("Format: sysctl.d (only settings below /proc/sys), a systemd unit, or a profile of tuned"),
         )
         .arg(root())
         .arg(journals());

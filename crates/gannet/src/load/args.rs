@@ -28,12 +28,12 @@ const EXAMPLES: &str = "Examples:
                         A published workload, as fast as its authors paced it, for five seconds:
     gannet load \
                         --target 127.0.0.1:11211 --preset pelikan-t2a --keys 10000 --rate 10k --duration 5s
-  The \
-                        load from two hosts, on each of which `gannet load agent` runs, as one:
+  Two \
+                        hosts together, on each of which `gannet load agent` runs:
     gannet load \
                         --agents 10.0.0.1:9099,10.0.0.2:9099 --agents-token token --target 10.0.0.9:11211 --slo \
                         p999=2ms
-  A workload file, with the server's own account beside it:
+  A workload file, with the server's own figures in the report:
     gannet load \
                         --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9555 --slo \
                         p999=5ms
@@ -222,7 +222,7 @@ fn graph(command: Command) -> Command {
             value("graph-edges", "FILE", "The graph is that of a file: source and destination on each line")
                 .conflicts_with("graph-scale"),
         )
-        .arg(value("graph-endpoints", "KIND", "Nodes in requests: degree (by their edges) or uniform"))
+        .arg(value("graph-endpoints", "KIND", "Nodes in requests: degree (ends of random edges) or uniform"))
         .arg(value("graph-writes", "RATE", "Edges written per second beside the queries, on a thread of their own"))
 }
 
@@ -239,6 +239,7 @@ fn watching(command: Command) -> Command {
 
 fn sampler(command: Command) -> Command {
     command
+        .next_help_heading("Sampler")
         .arg(value("sampler", "RATE", "Rate of a second stream with its own thread and connections"))
         .arg(value("sampler-target", "HOST:PORT|unix:PATH", "Target of the sampler [default: the first target]"))
         .arg(value("sampler-cpu", "N", "CPU of the sampler's thread [default: the next in --pin]"))
@@ -262,9 +263,9 @@ fn files(command: Command) -> Command {
         .arg(value("report", "FILE.html", "Write an HTML report in one file"))
         .arg(value("json", "FILE", "Write the result as JSON; `gannet load schema` prints its schema"))
         .arg(value("hdr", "FILE", "Write the response times of each interval as an HDR log"))
-        .arg(value("csv", "FILE", "Write the figures for Prometheus's textfile collector"))
+        .arg(value("csv", "FILE", "Write a row of figures for each interval"))
         .arg(value("steps-csv", "FILE", "Write a row for each trial of a search"))
-        .arg(value("prometheus", "FILE", "Write the figures for Prometheus' textfile collector"))
+        .arg(value("prometheus", "FILE", "Write the figures for Prometheus's textfile collector"))
 }
 
 /// Returns the example commands of the help.

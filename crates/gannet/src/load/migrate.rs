@@ -52,11 +52,11 @@ pub(super) fn flag(name: &'static str, help: &'static str) -> Arg {
 
 /// Defines the subcommand `name`, with its arguments.
 pub fn command(name: &'static str) -> Command {
-    let places = "memcached://[USER:PASSWORD@]HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT/DB; memcacheds:// and \
-                  rediss:// over TLS";
+    let places = "memcached://[USER:PASSWORD@]HOST:PORT or redis://[USER:PASSWORD@]HOST:PORT/DB; with TLS \
+                  memcacheds:// or rediss://";
     let command = Command::new(name)
         .about("Copy keys from memcached, Redis or an RDB file to another server")
-        .arg(value("from", "PLACE", "").required(true).help(format!("{places} or FILE.rdb")))
+        .arg(value("from", "PLACE", "").required(true).help(format!("{places}; or FILE.rdb")))
         .arg(value("to", "PLACE", "").required(true).help(places))
         .arg(value("rate", "RATE", "Maximum of keys per second, as 10k; none: no limit").default_value("20k"))
         .arg(value("bytes", "SIZE", "Maximum of bytes per second, as 20MB; none: no limit").default_value("100MB"))

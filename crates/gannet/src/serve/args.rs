@@ -95,7 +95,8 @@ fn help(setting: &Setting, shape: Shape) -> String {
     if shape == Shape::List {
         facts.push("may be repeated".to_owned());
     }
-    format!("{} [default: {}] [{}]", setting.help, setting.default.join(" "), facts.join("; "))
+    let default = if setting.default.is_empty() { "none".to_owned() } else { setting.default.join(" ") };
+    format!("{} [default: {default}] [{}]", setting.help, facts.join("; "))
 }
 
 /// Returns the settings: the defaults, then the file if there is one, then the flags. Reports all faults at once, those

@@ -126,8 +126,8 @@ pub static SETTINGS: [Setting; 73] = [
         default: &[],
         range: None,
         reload: Reload::Restart,
-        help: "Addresses for Redis clients, as with memcached. Both protocols serve the same keys. If no \
-               address of a listener is named at all, gannet serve listens on 127.0.0.1:6379 for Redis clients; \
+        help: "Addresses for Redis clients, as with memcached. Both protocols serve the same keys. If none \
+               of memcached, resp and grpc is set, gannet serve listens on 127.0.0.1:6379 for Redis clients; \
                \"none\" prevents that.",
         value: |s| &mut s.resp,
     },
