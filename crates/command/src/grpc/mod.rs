@@ -1,4 +1,4 @@
-//! The calls of gRPC clients: the protocol of Momento's clients, on the items of all protocols.
+//! The calls of gRPC clients, on the items of all protocols: those of `gannet.v1`, and of Momento's protocol.
 //!
 //! ```text
 //!   bytes ──> protocol::http2 ──> receiving ──┬─> plain: gets and sets, together ───────────┬─> replies ──> bytes
@@ -10,7 +10,7 @@
 //! windows allow, so that a slow stream does not delay the others.
 //!
 //! A cache is a namespace: a call selects that of its header `cache` (its name or number). A token is a password of the
-//! default user, or `USER:PASSWORD`.
+//! default user, `USER:PASSWORD`, or a signed token.
 //!
 //! Bounds: at most as many requests and replies a connection as streams ([`ConnectionLimits`]). Their bytes and those
 //! of the connection's state count as client memory.

@@ -1,7 +1,7 @@
 //! The calls by their services. Each function decodes a request and returns its [`CallPlan`].
 //!
-//! Names, numbers of fields and meanings are those of the public protocol of Momento, so that its clients work
-//! unchanged. `proto/gannet/v1/` describes the same calls. The documentation of a function names the fields by their
+//! Calls that Momento's public protocol has too use its names, numbers of fields and meanings, so that its clients work
+//! unchanged. `proto/gannet/v1/` describes all calls. The documentation of a function names the fields by their
 //! numbers: `1 key` is the field 1.
 
 pub(super) mod common;
