@@ -442,7 +442,7 @@ pub static SETTINGS: [Setting; 73] = [
         reload: Reload::Restart,
         help: "How often the whole memory file is flushed to disk. After a power loss the server resumes from \
                the last checkpoint: newer writes may be lost, and all items on flash are lost. 0s: no \
-               checkpoints, and the contents of the file are discarded after a power loss.",
+               checkpoints; after a power loss the file has what the kernel had written back by chance.",
         value: |s| &mut s.checkpoint,
     },
     Setting {
@@ -463,8 +463,8 @@ pub static SETTINGS: [Setting; 73] = [
         range: None,
         reload: Reload::Restart,
         help: "Files or block devices for evicted items, each with the size to use. A file is created if it \
-               does not exist. Their old contents are overwritten. A restart discards the items on them, unless \
-               store.file is set.",
+               does not exist. Data of other programs is never overwritten. A restart discards the items on them, \
+               unless store.file is set.",
         value: |s| &mut s.flash,
     },
     Setting {
