@@ -41,9 +41,9 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help(
-            "Options come before NAME.\n\n\
-             gannet user add --file /etc/gannet/users ann role:write '~app:*'\n\
-             gannet user passwd --file /etc/gannet/users --generate ann\n\
+            "Options come before NAME.\n\nExamples:\n  \
+             gannet user add --file /etc/gannet/users ann role:write '~app:*'\n  \
+             gannet user passwd --file /etc/gannet/users --generate ann\n  \
              gannet user list --file /etc/gannet/users",
         )
         .subcommand(

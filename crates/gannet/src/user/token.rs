@@ -34,22 +34,22 @@ pub fn command() -> Command {
                 .value_parser(clap::value_parser!(PathBuf)),
         )
         .arg(
-            option(ROLE, "ROLE", "What the token permits: everything, or reading, writing or both of items and topics")
+            option(ROLE, "ROLE", "Rights: everything, or to read, to write or both, of items and topics")
                 .value_parser(["admin", "readwrite", "read", "write"])
                 .default_value("admin"),
         )
-        .arg(option(CACHE, "NAME", "Only in this cache"))
-        .arg(option(ITEMS, "PREFIX", "Only keys that begin so, and no topics unless --topics is given"))
-        .arg(option(TOPICS, "PREFIX", "Only topics that begin so, and no keys unless --prefix is given"))
+        .arg(option(CACHE, "NAME", "Permit access to this cache only"))
+        .arg(option(ITEMS, "PREFIX", "Permit keys with this prefix only, and topics only if --topics is given"))
+        .arg(option(TOPICS, "PREFIX", "Permit topics with this prefix only, and keys only if --prefix is given"))
         .arg(
-            option(EXPIRES, "TIME", "How long it is valid, as in 12h or 30d; \"never\" for a token without end")
+            option(EXPIRES, "TIME", "Validity, as in 12h or 30d; \"never\" for a token without end")
                 .default_value("365d"),
         )
-        .arg(option(ID, "ID", "The identity that published messages carry"))
+        .arg(option(ID, "ID", "Identity that messages show as their publisher"))
         .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).help("Print the token alone"))
         .after_help(
-            "gannet user token --key /etc/gannet/token.key\n\
-             gannet user token --key /etc/gannet/token.key --role read --cache shop --expires 12h\n\
+            "Examples:\n  gannet user token --key /etc/gannet/token.key\n  \
+             gannet user token --key /etc/gannet/token.key --role read --cache shop --expires 12h\n  \
              gannet serve --grpc 127.0.0.1:7000 --token-key /etc/gannet/token.key",
         )
 }
