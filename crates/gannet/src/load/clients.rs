@@ -52,7 +52,7 @@ pub fn command() -> Command {
         .arg(value("repeats", "N").default_value("5").help("Runs of each combination; the figures are their medians"))
         .arg(value("duration", "TIME").default_value("2s").help("Measured time of a run"))
         .arg(value("json", "FILE.json").help("Write all runs"))
-        .arg(value("table", "FILE.md").help("Write the table of medians [without: print it]"))
+        .arg(value("table", "FILE.md").help("Write the table of medians [default: print it]"))
         .arg(value("report", "FILE.html").help("Write an HTML page with charts"))
         .after_help(
             "The libraries take turns. A run without a success does not count. Exit code 1: a library had no run that \

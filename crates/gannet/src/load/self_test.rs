@@ -24,7 +24,7 @@ pub fn command() -> Command {
             Arg::new("strict")
                 .long("strict")
                 .action(ArgAction::SetTrue)
-                .help("Exit with code 3 if the timer error is above 20 us at p99 [without: above 1 ms]"),
+                .help("Exit with code 3 if the timer error is above 20 us at p99 [default: above 1 ms]"),
         )
         .after_help("Example:\n  gannet load self-test --part 1s")
 }
