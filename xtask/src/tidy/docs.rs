@@ -1,5 +1,5 @@
-//! Rules for Markdown documents: every `make` command in them is a target of the Makefile, and every relative link and
-//! every path names an existing file or directory.
+//! Rules for Markdown documents: every `make` command in them is a target of the Makefile, every relative link and
+//! every path names an existing file or directory, and every anchor of a link names a heading.
 
 use super::Breach;
 use super::tree::{File, Tree};
@@ -16,8 +16,8 @@ pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
                 }
             }
             for link in links(line) {
-                if !leads_somewhere(tree, file, link) {
-                    faults.push(Breach::new(&file.path, index + 1, format!("the link '{link}' has no target")));
+                if let Some(lack) = lack(tree, file, link) {
+                    faults.push(Breach::new(&file.path, index + 1, format!("the link '{link}' has no {lack}")));
                 }
             }
             for path in paths(line) {
@@ -56,10 +56,10 @@ fn commands(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the targets of inline links that are paths.
+/// Returns the targets of inline links that are paths, anchors, or both.
 fn links(line: &str) -> Vec<&str> {
     let targets = line.match_indices("](").filter_map(|(at, found)| line[at + found.len()..].split(')').next());
-    targets.filter(|link| !link.contains("://") && !link.starts_with('#') && !link.starts_with("mailto:")).collect()
+    targets.filter(|link| !link.contains("://") && !link.starts_with("mailto:")).collect()
 }
 
 /// Returns the code spans that are paths from the root.
@@ -77,8 +77,28 @@ fn is_there(tree: &Tree, path: &str) -> bool {
     tree.files.iter().any(|file| file.path == path || file.path.starts_with(&below))
 }
 
-fn leads_somewhere(tree: &Tree, from: &File, link: &str) -> bool {
-    let path = link.split('#').next().unwrap_or_default();
+/// Returns the part of a link that does not exist: its target, or the heading that its anchor names.
+fn lack(tree: &Tree, from: &File, link: &str) -> Option<String> {
+    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+    let target = target(from, path);
+    if !path.is_empty() && !target.is_empty() && !is_there(tree, &target) {
+        return Some("target".to_owned());
+    }
+    let page = if path.is_empty() { from } else { tree.file(&target)? };
+    let anchor = anchor.filter(|_| page.path.ends_with(".md"))?;
+    let mut headings = page.text.lines().filter(|line| line.starts_with('#'));
+    let has_heading = headings.any(|heading| anchor_of(heading.trim_start_matches('#').trim()) == anchor);
+    (!has_heading).then(|| format!("heading in {}", page.path))
+}
+
+/// Returns the anchor that GitHub gives to a heading.
+fn anchor_of(heading: &str) -> String {
+    let is_kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
+    heading.to_lowercase().chars().filter(is_kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Returns the path from the root that a relative path in the file `from` names.
+fn target(from: &File, path: &str) -> String {
     let folder = from.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
@@ -88,8 +108,7 @@ fn leads_somewhere(tree: &Tree, from: &File, link: &str) -> bool {
             part => parts.push(part),
         }
     }
-    let path = parts.join("/");
-    path.is_empty() || is_there(tree, &path)
+    parts.join("/")
 }
 
 #[cfg(test)]
@@ -118,9 +137,22 @@ mod tests {
 
     #[test]
     fn a_link_to_a_missing_file_is_found() {
-        let page = ("docs/a.md", "[b](b.md) [c](../README.md#x) [d](https://example.org) [e](#here) [f](../docs)");
-        assert_eq!(faults_of(&[MAKEFILE, page, ("README.md", "")]).len(), 1);
-        assert!(faults_of(&[MAKEFILE, page, ("README.md", ""), ("docs/b.md", "")]).is_empty());
+        let links = "[b](b.md) [c](../README.md#x) [d](https://example.org) [e](#here) [f](../docs)\n# Here";
+        let page = ("docs/a.md", links);
+        assert_eq!(faults_of(&[MAKEFILE, page, ("README.md", "# X")]).len(), 1);
+        assert!(faults_of(&[MAKEFILE, page, ("README.md", "# X"), ("docs/b.md", "")]).is_empty());
+    }
+
+    #[test]
+    fn an_anchor_without_a_heading_is_found() {
+        let page = |anchor: &'static str| ("docs/a.md", anchor);
+        let other = ("docs/b.md", "## p50, `p999` and another owner's [log]\n");
+        let known = page("[b](b.md#p50-p999-and-another-owners-log)");
+        assert!(faults_of(&[MAKEFILE, known, other]).is_empty());
+        for unknown in ["[b](b.md#p50)", "[c](#here)"] {
+            let faults = faults_of(&[MAKEFILE, page(unknown), other]);
+            assert!(faults.len() == 1 && faults[0].contains("has no heading in docs/"), "{faults:?}");
+        }
     }
 
     #[test]
