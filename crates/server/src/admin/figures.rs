@@ -456,7 +456,7 @@ fn graphs(list: &mut MetricList, shared: &Shared) {
     list.total("gannet_graph_refused_total", help, sum(&|counters| &counters.refused));
     let help = "Answers that a budget of edges cut short.";
     list.total("gannet_graph_partial_total", help, sum(&|counters| &counters.partial));
-    let help = "Second degrees asked for, by whether the cache had them.";
+    let help = "Queries of second degrees, by whether the cache had them.";
     let cached = [("hit", sum(&|counters| &counters.cache_hits)), ("miss", sum(&|counters| &counters.cache_misses))];
     list.by(MetricKind::Counter, "gannet_graph_second_degree_total", help, "result", cached);
     let stats = store.stats();
@@ -497,7 +497,7 @@ fn encryption(list: &mut MetricList, shared: &Shared) {
     list.total("gannet_tls_handshakes_waited_total", help, of(&figures.waited));
     let help = "Steps of handshakes that were postponed to serve requests first.";
     list.total("gannet_tls_handshakes_postponed_total", help, of(&figures.postponed));
-    let help = "Connections closed after their TLS handshake, because of what the peer sent, or for want of memory.";
+    let help = "Connections closed after their TLS handshake: the peer sent invalid bytes, or memory was short.";
     list.total("gannet_tls_broken_total", help, of(&figures.broken));
     let help = "Clients whose certificates name no enabled user (tls.user_from).";
     list.total("gannet_tls_unknown_users_total", help, of(&figures.unknown_users));
