@@ -20,8 +20,10 @@ const SKIPPED: [&str; 11] = [
 ];
 
 /// Extensions of files that are read.
-const ENDINGS: [&str; 13] =
-    [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", ".proto", "Makefile", "LICENSE"];
+const ENDINGS: [&str; 14] = [
+    ".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", ".proto", "Makefile", "LICENSE",
+    "NOTICE",
+];
 
 /// Directories of crates that are not part of a release. A directory precedes the directory that contains it.
 const WORKSHOP: [&str; 5] = ["lab/grpc_peers", "lab/testbed", "lab/long_commands", "lab", "xtask"];
