@@ -7,7 +7,7 @@
 |---|---|
 | src/gannet/_proto/NAME_pb2.py, .pyi, NAME_pb2_grpc.py | proto/gannet/v1/NAME.proto, for each schema |
 | src/gannet/_presets.py | clients/presets.toml |
-| src/gannet/client_async.py, _services_async.py | src/gannet/client.py, _services.py |
+| src/gannet/client_async.py, _services_async.py, _graph_async.py | src/gannet/client.py, _services.py, _graph.py |
 
 The version of grpcio-tools is fixed, because the generated messages need a protobuf that is at least as new as it. The
 presets are read by `tomllib`, so that this program needs Python 3.11.
@@ -129,13 +129,16 @@ ASYNC_TEXTS = [
     (r"\b_engine_sync\b", "_engine_async"),
     (r"\b_streams_sync\b", "_streams_async"),
     (r"\b_services\b", "_services_async"),
-    (r"\b(CacheClient|ServiceCalls|Subscription)\b", r"\1Async"),
+    (r"\b_graph\b", "_graph_async"),
+    (r"\b(CacheClient|ServiceCalls|Subscription|Graph)\b", r"\1Async"),
+    (r"import Any, Iterable, Iterator", "import Any, AsyncIterator, Awaitable, Iterable"),
+    (r"\bIterator\[", "AsyncIterator["),
     (r"import Any, Callable, Iterable", "import Any, Awaitable, Callable, Iterable"),
     (r"Callable\[\[\], Bytes\]", "Callable[[], Awaitable[Bytes]]"),
     (r"encoded\(fill\(\)\)", "encoded(await fill())"),
     (r"(?<!await )self\.(lease_get|lease_set)\(", r"await self.\1("),
     (r"(def _call\w*\(.*\)) -> Union\[R, CacheError\]:", r"\1 -> Awaitable[Union[R, CacheError]]:"),
-    (r"(?m)^    def ((?!_|with_|metrics)\w+)\(", r"    async def \1("),
+    (r"(?m)^    def ((?!_|with_|metrics|graph\()\w+)\(", r"    async def \1("),
     (r"(return|=) self\.(_call\w*)\(", r"\1 await self.\2("),
     (r"self\._engine\.(close|connect|open|sleep)\(", r"await self._engine.\1("),
     (r"def __enter__", "async def __aenter__"),
@@ -150,7 +153,7 @@ ASYNC_TEXTS = [
 def client_async() -> dict[Path, str]:
     """Returns the modules of the asynchronous client, which have the methods of the synchronous one as coroutines."""
     modules = {}
-    for name in ("client", "_services"):
+    for name in ("client", "_services", "_graph"):
         text = (PACKAGE / f"{name}.py").read_text()
         for pattern, replacement in ASYNC_TEXTS:
             text = re.sub(pattern, replacement, text)

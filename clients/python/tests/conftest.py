@@ -1,6 +1,7 @@
 """Fixtures: a real server, clients of it, and the paths of this package and of the module that starts servers."""
 
 import asyncio
+import inspect
 import signal
 import sys
 import time
@@ -101,11 +102,20 @@ class Blocking:
 
     def __getattr__(self, name):
         method = getattr(self._client, name)
-        if name.startswith("with_"):
+        if name.startswith("with_") or name == "graph":
             return lambda *args: Blocking(None, None, self._loop, method(*args))
+        if inspect.isasyncgenfunction(method):
+            return lambda *args, **more: self._all(method(*args, **more))
         if name == "metrics":
             return method
         return lambda *args, **more: self._result(self._loop.run_until_complete(method(*args, **more)))
+
+    def _all(self, values):
+        while True:
+            try:
+                yield self._loop.run_until_complete(values.__anext__())
+            except StopAsyncIteration:
+                return
 
     def _result(self, result):
         return BlockingSubscription(self._loop, result) if isinstance(result, SubscriptionAsync) else result

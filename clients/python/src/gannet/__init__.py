@@ -15,6 +15,8 @@
 `CacheClientAsync` has the same calls as coroutines, for asyncio.
 """
 
+from gannet._graph import Graph
+from gannet._graph_async import GraphAsync
 from gannet._requests import CollectionTtl
 from gannet._streams_async import SubscriptionAsync
 from gannet._streams_sync import Subscription
@@ -24,6 +26,8 @@ from gannet.client_async import CacheClientAsync
 from gannet.configuration import Configuration, Configurations
 from gannet.credentials import CredentialProvider
 from gannet.errors import CacheError, ErrorCode
+from gannet.graph_queries import GraphQuery
+from gannet.graphs import Edge, EdgeState, SetOperation
 from gannet.metrics import MethodMetrics, Metrics, NearCacheMetrics
 from gannet.middleware import CallEnd, CallStart, Middleware
 from gannet.near_cache import NearCache
@@ -42,10 +46,17 @@ from gannet.results import (
     DictionaryFieldsHit,
     DictionaryHit,
     DisposableToken,
+    Distances,
+    EdgeInfo,
+    EdgesChanged,
+    EdgesFound,
     GetBatchSuccess,
     GetHit,
     GetMiss,
     GetWithHashHit,
+    GraphAnswers,
+    GraphStats,
+    GraphStoreStats,
     IncrementSuccess,
     ItemType,
     KeysExistSuccess,
@@ -57,7 +68,15 @@ from gannet.results import (
     ListCachesSuccess,
     ListHit,
     Miss,
+    MutualNodes,
+    Neighbour,
+    NeighbourPage,
+    NodeChanged,
+    NodeCount,
+    NodeHit,
+    NodePage,
     NotStored,
+    Paths,
     PopHit,
     RankedElement,
     RankedElements,
@@ -73,6 +92,8 @@ from gannet.results import (
     Stored,
     StoredWithHash,
     Success,
+    Suggestion,
+    Suggestions,
     TtlHit,
     TypeHit,
 )
@@ -98,6 +119,12 @@ __all__ = [
     "DictionaryFieldsHit",
     "DictionaryHit",
     "DisposableToken",
+    "Distances",
+    "Edge",
+    "EdgeInfo",
+    "EdgeState",
+    "EdgesChanged",
+    "EdgesFound",
     "ErrorCode",
     "ExponentialBackoff",
     "FixedCount",
@@ -106,6 +133,12 @@ __all__ = [
     "GetHit",
     "GetMiss",
     "GetWithHashHit",
+    "Graph",
+    "GraphAnswers",
+    "GraphAsync",
+    "GraphQuery",
+    "GraphStats",
+    "GraphStoreStats",
     "Hedging",
     "IncrementSuccess",
     "ItemPermission",
@@ -122,10 +155,18 @@ __all__ = [
     "Metrics",
     "Middleware",
     "Miss",
+    "MutualNodes",
     "NearCache",
     "NearCacheMetrics",
+    "Neighbour",
+    "NeighbourPage",
     "NoRetry",
+    "NodeChanged",
+    "NodeCount",
+    "NodeHit",
+    "NodePage",
     "NotStored",
+    "Paths",
     "Permission",
     "Permissions",
     "PopHit",
@@ -144,12 +185,15 @@ __all__ = [
     "ScoreSuccess",
     "ScoresHit",
     "SetHit",
+    "SetOperation",
     "SortedSetHit",
     "Stored",
     "StoredWithHash",
     "Subscription",
     "SubscriptionAsync",
     "Success",
+    "Suggestion",
+    "Suggestions",
     "TopicDiscontinuity",
     "TopicEvent",
     "TopicHeartbeat",

@@ -6,14 +6,17 @@ the first attempt may have been executed although its reply was lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Dict, Generic, List, Optional, TypeVar, Union
 
+from gannet import _graph_replies as g
 from gannet import results as r
 from gannet._proto import (
     cache_pb2,
     cache_pb2_grpc,
+    graph_pb2,
+    graph_pb2_grpc,
     invalidations_pb2,
     invalidations_pb2_grpc,
     leaderboards_pb2,
@@ -55,10 +58,11 @@ class Call(Generic[P, R]):
 
 ALL: List[Call[Any, Any]] = []
 
-_MESSAGES = (cache_pb2, invalidations_pb2, leaderboards_pb2, records_pb2, tokens_pb2, topics_pb2)
+_MESSAGES = (cache_pb2, graph_pb2, invalidations_pb2, leaderboards_pb2, records_pb2, tokens_pb2, topics_pb2)
 _STUBS: Dict[str, Any] = {
     "Cache": cache_pb2_grpc.CacheStub,
     "Caches": cache_pb2_grpc.CachesStub,
+    "Graph": graph_pb2_grpc.GraphStub,
     "Invalidations": invalidations_pb2_grpc.InvalidationsStub,
     "Leaderboards": leaderboards_pb2_grpc.LeaderboardsStub,
     "Leases": records_pb2_grpc.LeasesStub,
@@ -327,6 +331,11 @@ def _disposable_token(reply: tokens_pb2.DisposableToken) -> r.DisposableToken:
     return r.DisposableToken(reply.token, reply.endpoint, _instant(reply.valid_until))
 
 
+def _answers(reply: graph_pb2.GraphQueryReply) -> r.GraphAnswers:
+    """Refuses a reply without its queries. `graph_queries.batch` returns the call with the function that reads it."""
+    raise BadReply(f"{len(reply.results)} results of unknown queries")
+
+
 def _event(message: Any) -> Any:
     """Returns a message of an endless stream, which the reader of the stream parses."""
     return message
@@ -422,5 +431,33 @@ LEADERBOARD_GET_COMPETITION_RANK = _of("Leaderboards", "GetCompetitionRank", _ra
 GENERATE_API_TOKEN = _of("Tokens", "GenerateApiToken", _api_token, False)
 REFRESH_API_TOKEN = _of("Tokens", "RefreshApiToken", _api_token, False)
 GENERATE_DISPOSABLE_TOKEN = _of("Tokens", "GenerateDisposableToken", _disposable_token, False)
+
+GRAPH_DECLARE_TYPE = _of("Graph", "DeclareType", _done, True)
+GRAPH_GET_EDGES = _of("Graph", "GetEdges", g.edges, True)
+GRAPH_COUNT = _of("Graph", "Count", g.count, True)
+GRAPH_RANGE = _of("Graph", "Range", g.neighbours, True)
+GRAPH_MUTUAL = _of("Graph", "Mutual", g.mutual, True)
+GRAPH_MUTUAL_COUNT = _of("Graph", "Mutual", g.count_with_budget, True)
+GRAPH_COMBINE = _of("Graph", "Combine", g.combined, True)
+GRAPH_DISTANCE = _of("Graph", "Distance", g.distances, True)
+GRAPH_PATH = _of("Graph", "Path", g.paths, True)
+GRAPH_SECOND_DEGREE = _of("Graph", "SecondDegree", g.second_degree, True)
+GRAPH_SECOND_DEGREE_COUNT = _of("Graph", "SecondDegree", g.count_with_budget, True)
+GRAPH_SUGGEST = _of("Graph", "Suggest", g.suggestions, True)
+GRAPH_GET_NODE = _of("Graph", "GetNode", g.node, True)
+GRAPH_QUERY = _of("Graph", "Query", _answers, True)
+GRAPH_STATS = _of("Graph", "Stats", g.graph_stats, True)
+GRAPH_STORE_STATS = _of("Graph", "Stats", g.store_stats, True)
+
+# A change has the time of the server unless its caller states one. Its repetition would then be newer than a change of
+# another client that was made meanwhile. With a time, a repetition changes nothing.
+GRAPH_CHANGE = _of("Graph", "Change", g.changed, False)
+GRAPH_CHANGE_AT = replace(GRAPH_CHANGE, idempotent=True)
+GRAPH_SET_NODE = _of("Graph", "SetNode", g.node_changed, False)
+GRAPH_SET_NODE_AT = replace(GRAPH_SET_NODE, idempotent=True)
+GRAPH_REMOVE_NODE = _of("Graph", "RemoveNode", g.node_changed, False)
+GRAPH_REMOVE_NODE_AT = replace(GRAPH_REMOVE_NODE, idempotent=True)
+GRAPH_MARK_NODE = _of("Graph", "MarkNode", g.node_changed, False)
+GRAPH_MARK_NODE_AT = replace(GRAPH_MARK_NODE, idempotent=True)
 
 WATCH_KEYS = _of("Invalidations", "WatchKeys", _event, True)

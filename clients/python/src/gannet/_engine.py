@@ -203,6 +203,7 @@ class Engine:
             target.token is not None,
             0 if request is None else request.ByteSize(),
             self.configuration.message_bytes_max,
+            of_graph=call.service == "Graph",
         )
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The calls of the synchronous client on topics, leases, records, leaderboards and tokens."""
+"""The calls of the synchronous client on topics, leases, records, leaderboards, graphs and tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gannet import results as r
 from gannet._calls import Call
 from gannet._engine import Scope
 from gannet._engine_sync import SyncEngine
-from gannet._proto import leaderboards_pb2, records_pb2, tokens_pb2, topics_pb2
+from gannet._graph import Graph
+from gannet._proto import graph_pb2, leaderboards_pb2, records_pb2, tokens_pb2, topics_pb2
 from gannet._requests import Bytes
 from gannet._streams_sync import Subscription
 from gannet.errors import CacheError, ErrorCode, error_of_client
@@ -300,6 +301,19 @@ class ServiceCalls:
             leaderboard=q.text(leaderboard), ids=q.ids_of(ids), order=q.order(descending)
         )
         return self._call(c.LEADERBOARD_GET_COMPETITION_RANK, request)
+
+    # Graphs.
+
+    def graph(self, name: str) -> Graph:
+        """Returns an object with the calls on a graph. Its first `declare_type` creates the graph.
+
+        Raises ValueError if the name is empty.
+        """
+        return Graph(self._engine, self._scope, name)
+
+    def graph_store_stats(self) -> r.GraphStoreStatsResult:
+        """Returns the figures of all graphs together, and their names. It needs the right to all graphs."""
+        return self._call(c.GRAPH_STORE_STATS, graph_pb2.GraphStatsRequest())
 
     # Tokens, which only clients with all rights may issue.
 

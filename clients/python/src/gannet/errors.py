@@ -19,10 +19,15 @@ class ErrorCode(enum.Enum):
     """The cache does not exist."""
     NOT_FOUND_RECORD = "NOT_FOUND_RECORD"
     """The record that a change needs does not exist."""
+    NOT_FOUND_GRAPH = "NOT_FOUND_GRAPH"
+    """The graph or the edge type is not declared."""
     ALREADY_EXISTS = "ALREADY_EXISTS"
     """The cache or the record exists already."""
     FAILED_PRECONDITION = "FAILED_PRECONDITION"
-    """The item or bin has another type, its value is not a number, or the filter of a record is false."""
+    """The item or bin has another type, its value is not a number, or the filter of a record is false.
+
+    Of a graph: the edge type has another form, its cap is reached, or the server has no graph store.
+    """
     ABORTED = "ABORTED"
     """The record has another revision than the call requires."""
     UNAUTHENTICATED = "UNAUTHENTICATED"
@@ -30,7 +35,7 @@ class ErrorCode(enum.Enum):
     PERMISSION_DENIED = "PERMISSION_DENIED"
     """The user of the token may not execute the call."""
     LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
-    """A limit of the server: memory, quota, size of a message or value, number of caches."""
+    """A limit of the server: memory, quota, size of a message or value, number of caches, graphs or nodes."""
     TIMEOUT = "TIMEOUT"
     """The deadline passed before a reply arrived. The server may have executed the call."""
     CLIENT_QUEUE_TIMEOUT = "CLIENT_QUEUE_TIMEOUT"
@@ -94,6 +99,7 @@ _RETRYABLE = frozenset(
 _REMEDIES = {
     ErrorCode.INVALID_ARGUMENT: "change the argument",
     ErrorCode.NOT_FOUND_CACHE: "create the cache with create_cache, or correct its name",
+    ErrorCode.NOT_FOUND_GRAPH: "declare the edge type with declare_type, or correct the names",
     ErrorCode.ALREADY_EXISTS: "use the cache, or choose another name",
     ErrorCode.FAILED_PRECONDITION: "use the calls of the item's type (get_type returns it), or delete the item first",
     ErrorCode.ABORTED: "read the item again, and repeat the change with its present revision",
@@ -107,6 +113,12 @@ _REMEDIES = {
     ErrorCode.UNIMPLEMENTED: "use a server of the same version as the client, or newer",
     ErrorCode.INTERNAL: "repeat the call; if it fails again, read the log of the server",
     ErrorCode.UNKNOWN: "read the log of the server",
+}
+
+# The remedies of refused calls on graphs, whose messages name the cause. Those above are of items.
+_GRAPH_REMEDIES = {
+    ErrorCode.FAILED_PRECONDITION: "see the limits of graphs in docs/graph/README.md, and change the call",
+    ErrorCode.LIMIT_EXCEEDED: "send or store less, or raise the limit of the server (graph.memory for graphs)",
 }
 
 # The maximum size of a request. No setting of the server changes it.
@@ -189,11 +201,16 @@ def error_of_status(
     has_token: bool,
     request_bytes: int,
     message_bytes_max: int,
+    of_graph: bool = False,
 ) -> CacheError:
     """Returns the error of a call that ended with a gRPC status other than OK."""
     code = _CODES.get(status, ErrorCode.UNKNOWN)
     cause = (details or status.name).strip()
+    if of_graph and code is ErrorCode.NOT_FOUND_CACHE and not cause.startswith("the cache"):
+        code = ErrorCode.NOT_FOUND_GRAPH
     remedy = _REMEDIES.get(code, "")
+    if of_graph:
+        remedy = _GRAPH_REMEDIES.get(code, remedy)
     if code is ErrorCode.UNAVAILABLE:
         cause, remedy = _unavailable(cause, address, tls)
     elif code is ErrorCode.UNAUTHENTICATED:
@@ -206,7 +223,7 @@ def error_of_status(
     elif "; " in cause:
         # The server's own message names the remedy.
         cause, _, remedy = cause.partition("; ")
-        if code is ErrorCode.NOT_FOUND_CACHE:
+        if code in (ErrorCode.NOT_FOUND_CACHE, ErrorCode.NOT_FOUND_GRAPH):
             remedy = _REMEDIES[code]
     elif code is ErrorCode.LIMIT_EXCEEDED:
         cause, remedy = _limit(cause, remedy, request_bytes, message_bytes_max)

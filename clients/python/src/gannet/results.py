@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar, Dict, FrozenSet, List, Optional, Tuple, Union
 
 from gannet.errors import CacheError
+from gannet.graphs import EdgeState
 from gannet.records import BinValue, Record
 
 
@@ -386,6 +387,186 @@ class DisposableToken:
     """The instant at which the token ends."""
 
 
+@dataclass(frozen=True)
+class EdgesChanged:
+    """The number of edges that a call changed."""
+
+    outcome: ClassVar[str] = "success"
+    changed: int
+    """0 if all were so before, or newer changes exist. An attempt whose reply was lost may have changed them."""
+
+
+@dataclass(frozen=True)
+class EdgeInfo:
+    """The state of an edge. Without an edge, the state is ABSENT, the time 0, and there are no attributes."""
+
+    state: EdgeState
+    time_ms: int
+    """The time of its last change, in ms since 1970."""
+    attributes: Dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class EdgesFound:
+    """The edges from a node to others, in the order of the call."""
+
+    outcome: ClassVar[str] = "success"
+    edges: Tuple[EdgeInfo, ...]
+
+
+@dataclass(frozen=True)
+class NodeCount:
+    """The number of nodes that a query found."""
+
+    outcome: ClassVar[str] = "success"
+    count: int
+    partial: bool = False
+    """True if the budget did not suffice: there may be more."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A neighbour of a node, and the edge to it."""
+
+    node: int
+    time_ms: int
+    """The time of the edge's last change, in ms since 1970."""
+    attributes: Dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class NeighbourPage:
+    """Some of the neighbours of a node."""
+
+    outcome: ClassVar[str] = "success"
+    nodes: Tuple[int, ...]
+    neighbours: Tuple[Neighbour, ...]
+    """The nodes with their edges if the call asks for attributes; empty otherwise."""
+    cursor: Optional[str]
+    """The argument of the call that returns the next page, or None after the last one."""
+
+
+@dataclass(frozen=True)
+class MutualNodes:
+    """Common neighbours of two nodes."""
+
+    outcome: ClassVar[str] = "success"
+    nodes: Tuple[int, ...]
+    partial: bool
+    """True if the budget did not suffice: there may be more."""
+
+
+@dataclass(frozen=True)
+class NodePage:
+    """Some of the nodes that a query finds."""
+
+    outcome: ClassVar[str] = "success"
+    nodes: Tuple[int, ...]
+    cursor: Optional[str]
+    """The argument of the call that returns the next page, or None after the last one."""
+    partial: bool = False
+    """True if the budget did not suffice: there may be more."""
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The distances from a node to others, in the order of the call."""
+
+    outcome: ClassVar[str] = "success"
+    distances: Tuple[Optional[int], ...]
+    """The number of edges to each node, or None if none of at most `distance_max` was found."""
+    partial: bool
+    """True if the budget did not suffice: a node may be nearer, or have a distance in place of None."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The shortest paths between two nodes, the shortest one first. Both ends are parts of each path."""
+
+    outcome: ClassVar[str] = "success"
+    paths: Tuple[Tuple[int, ...], ...]
+    partial: bool
+    """True if the budget did not suffice: there may be more, and shorter ones."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A node at distance 2, and the number of neighbours that it shares with the node of the call."""
+
+    node: int
+    common: int
+
+
+@dataclass(frozen=True)
+class Suggestions:
+    """The nodes at distance 2 with the most common neighbours, the one with the most of them first."""
+
+    outcome: ClassVar[str] = "success"
+    suggestions: Tuple[Suggestion, ...]
+    partial: bool
+    """True if the budget did not suffice: others may have more common neighbours."""
+
+
+@dataclass(frozen=True)
+class NodeHit:
+    """The type and the bins of a node."""
+
+    outcome: ClassVar[str] = "hit"
+    type: bytes
+    bins: Dict[bytes, bytes]
+
+    @property
+    def type_string(self) -> str:
+        """The type as text (UTF-8)."""
+        return self.type.decode()
+
+    @property
+    def bins_string(self) -> Dict[str, str]:
+        """The bins as text (UTF-8)."""
+        return {name.decode(): value.decode() for name, value in self.bins.items()}
+
+
+@dataclass(frozen=True)
+class NodeChanged:
+    """A change of a node."""
+
+    outcome: ClassVar[str] = "success"
+    changed: bool
+    """False if the node was so before, or a newer change exists."""
+
+
+@dataclass(frozen=True)
+class GraphStats:
+    """Figures of a graph, such as `nodes`, and the names of its edge types."""
+
+    outcome: ClassVar[str] = "success"
+    figures: Dict[str, int]
+    types: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GraphStoreStats:
+    """Figures of all graphs of a server together, and their names."""
+
+    outcome: ClassVar[str] = "success"
+    figures: Dict[str, int]
+    graphs: Tuple[str, ...]
+
+
+GraphAnswer = Union[
+    EdgesFound, NodeCount, NeighbourPage, MutualNodes, NodePage, Distances, Paths, Suggestions, CacheError
+]
+"""The result of one query of several."""
+
+
+@dataclass(frozen=True)
+class GraphAnswers:
+    """The results of several queries, in the order of the call. A query that failed has a CacheError in its place."""
+
+    outcome: ClassVar[str] = "success"
+    results: Tuple[GraphAnswer, ...]
+
+
 GetResult = Union[GetHit, Miss, CacheError]
 GetWithHashResult = Union[GetWithHashHit, Miss, CacheError]
 GetBatchResult = Union[GetBatchSuccess, CacheError]
@@ -421,3 +602,17 @@ RecordPageResult = Union[RecordPage, CacheError]
 RankedElementsResult = Union[RankedElements, CacheError]
 ApiTokenResult = Union[ApiToken, CacheError]
 DisposableTokenResult = Union[DisposableToken, CacheError]
+EdgesChangedResult = Union[EdgesChanged, CacheError]
+EdgesResult = Union[EdgesFound, CacheError]
+NodeCountResult = Union[NodeCount, CacheError]
+NeighbourPageResult = Union[NeighbourPage, CacheError]
+MutualNodesResult = Union[MutualNodes, CacheError]
+NodePageResult = Union[NodePage, CacheError]
+DistancesResult = Union[Distances, CacheError]
+PathsResult = Union[Paths, CacheError]
+SuggestionsResult = Union[Suggestions, CacheError]
+NodeResult = Union[NodeHit, Miss, CacheError]
+NodeChangedResult = Union[NodeChanged, CacheError]
+GraphAnswersResult = Union[GraphAnswers, CacheError]
+GraphStatsResult = Union[GraphStats, CacheError]
+GraphStoreStatsResult = Union[GraphStoreStats, CacheError]
