@@ -19,6 +19,8 @@ import { CredentialProvider } from "./credentials.js";
 import { Engine, type CallOptions, type Scope } from "./engine.js";
 import type { CacheError } from "./errors.js";
 import * as m from "./generated/messages.js";
+import { Graph, storeStats } from "./graph.js";
+import type { GraphStoreStatsResult } from "./graphs.js";
 import { Leaderboard } from "./leaderboards.js";
 import { Leases } from "./leases.js";
 import type { Metrics } from "./metrics.js";
@@ -169,6 +171,16 @@ export class CacheClient {
   /** Returns the leaderboard with this name, which its first elements create. */
   leaderboard(name: string): Leaderboard {
     return new Leaderboard(this.engine, this.scope, name);
+  }
+
+  /** Returns the graph with this name, which its first edge type creates. Throws RangeError if the name is empty. */
+  graph(name: string): Graph {
+    return new Graph(this.engine, this.scope, name);
+  }
+
+  /** Returns the figures of all graphs together, and their names. It needs the right to all graphs. */
+  async graphStoreStats(options?: CallOptions): Promise<GraphStoreStatsResult> {
+    return storeStats(this.engine, this.scope, options);
   }
 
   /**

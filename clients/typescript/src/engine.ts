@@ -383,7 +383,12 @@ class Execution<R> extends Waiter<Connection> {
   private fail(status: StatusObject): void {
     clearTimeout(this.timer);
     const { engine, call, reject } = this;
-    const facts = { bytes: this.request.length, bytesMax: engine.settings.messageBytesMax, deadlineMs: this.limitMs };
+    const facts = {
+      bytes: this.request.length,
+      bytesMax: engine.settings.messageBytesMax,
+      deadlineMs: this.limitMs,
+      ofGraph: call.service === "Graph",
+    };
     const error = (): CacheError => errorOfStatus(status.code, status.details, call.method, engine.target, facts);
     let delayMs: number | undefined;
     try {

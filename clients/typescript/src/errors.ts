@@ -10,15 +10,20 @@ export const ErrorCode = {
   NOT_FOUND_CACHE: "NOT_FOUND_CACHE",
   /** The record that the call changes does not exist. */
   NOT_FOUND_RECORD: "NOT_FOUND_RECORD",
+  /** The graph or the edge type is not declared. */
+  NOT_FOUND_GRAPH: "NOT_FOUND_GRAPH",
   /** The cache or the record exists already. */
   ALREADY_EXISTS: "ALREADY_EXISTS",
-  /** The item has another type, its value is not a number, or a filter is false. */
+  /**
+   * The item has another type, its value is not a number, or a filter is false. Of a graph: the edge type has another
+   * form, its cap is reached, or the server has no graph store.
+   */
   FAILED_PRECONDITION: "FAILED_PRECONDITION",
   /** The token is missing or wrong. */
   UNAUTHENTICATED: "UNAUTHENTICATED",
   /** The user of the token may not execute the call. */
   PERMISSION_DENIED: "PERMISSION_DENIED",
-  /** A limit of the server: memory, quota, size of a message or value, number of caches. */
+  /** A limit of the server: memory, quota, size of a message or value, number of caches, graphs or nodes. */
   LIMIT_EXCEEDED: "LIMIT_EXCEEDED",
   /** The record has another revision than the call requires: another client has changed it. */
   ABORTED: "ABORTED",
@@ -108,6 +113,7 @@ const REMEDIES: Record<ErrorCode, string> = {
   INVALID_ARGUMENT: "change the argument",
   NOT_FOUND_CACHE: "create the cache with createCache, or correct its name",
   NOT_FOUND_RECORD: 'create the record first, with when: "create" or without when',
+  NOT_FOUND_GRAPH: "declare the edge type with declareType, or correct the names",
   ALREADY_EXISTS: "use the cache, or choose another name",
   FAILED_PRECONDITION: "use the calls of the item's type (getType returns it), or delete the item first",
   UNAUTHENTICATED:
@@ -126,6 +132,12 @@ const REMEDIES: Record<ErrorCode, string> = {
   UNIMPLEMENTED: "use a server of the same version as the client, or newer",
   INTERNAL: "repeat the call; if it fails again, read the log of the server",
   UNKNOWN: "read the log of the server",
+};
+
+/** Remedies of refused calls on graphs, whose messages name the cause. Those above are of items. */
+const GRAPH_REMEDIES: Partial<Record<ErrorCode, string>> = {
+  FAILED_PRECONDITION: "see the limits of graphs in docs/graph/README.md, and change the call",
+  LIMIT_EXCEEDED: "send or store less, or raise the limit of the server (graph.memory for graphs)",
 };
 
 /** Remedies by the first word of an error of records. */
@@ -209,6 +221,8 @@ export interface RequestFacts {
   /** The setting messageBytesMax. */
   readonly bytesMax: number;
   readonly deadlineMs?: number | undefined;
+  /** True for a call on a graph. */
+  readonly ofGraph?: boolean | undefined;
 }
 
 /** The maximum size of a request. No setting of the server changes it. */
@@ -246,9 +260,11 @@ export function errorOfStatus(
   if (status === Status.NOT_FOUND && RECORD_CHANGES.has(method) && !details.startsWith("the cache")) {
     code = ErrorCode.NOT_FOUND_RECORD;
   }
+  const { ofGraph = false } = request;
+  if (ofGraph && status === Status.NOT_FOUND && !details.startsWith("the cache")) code = ErrorCode.NOT_FOUND_GRAPH;
   let cause = details.replaceAll(/\. Resolution note: $|\n/g, "").trim();
   cause = cause.replace(/^No connection established\. Last error: /, "") || (Status[status] ?? "");
-  let remedy: string = REMEDIES[code];
+  let remedy: string = (ofGraph ? GRAPH_REMEDIES[code] : undefined) ?? REMEDIES[code];
   const [, word = "", text = ""] = /^([A-Z]+) (.+)$/.exec(cause) ?? [];
   const ofRecord = Object.hasOwn(RECORD_REMEDIES, word) ? RECORD_REMEDIES[word] : undefined;
   if (/^Received HTTP status code/.test(details)) {
@@ -272,7 +288,8 @@ export function errorOfStatus(
   } else if (cause.includes("; ")) {
     // The server's own message names the remedy.
     const at = cause.indexOf("; ");
-    if (code !== ErrorCode.NOT_FOUND_CACHE) remedy = cause.slice(at + 2);
+    const isNamed = code === ErrorCode.NOT_FOUND_CACHE || code === ErrorCode.NOT_FOUND_GRAPH;
+    if (!isNamed) remedy = cause.slice(at + 2);
     cause = cause.slice(0, at);
   } else if (code === ErrorCode.LIMIT_EXCEEDED) {
     [cause, remedy] = explainLimit(cause, remedy, request);

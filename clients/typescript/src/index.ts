@@ -13,6 +13,43 @@ export { Configuration, Configurations, type PresetVersions, type Settings } fro
 export { CredentialProvider } from "./credentials.js";
 export type { CallOptions } from "./engine.js";
 export { CacheError, ErrorCode } from "./errors.js";
+export { Graph, type ChangeOptions, type EdgeTypeOptions } from "./graph.js";
+export {
+  Distances,
+  EdgesChanged,
+  EdgesFound,
+  GraphStats,
+  GraphStoreStats,
+  MutualNodes,
+  NeighbourPage,
+  NodeChanged,
+  NodeCount,
+  NodeHit,
+  NodePage,
+  Paths,
+  Suggestions,
+  type Attributes,
+  type DistancesResult,
+  type Edge,
+  type EdgeInfo,
+  type EdgeLike,
+  type EdgesChangedResult,
+  type EdgesResult,
+  type EdgeState,
+  type GraphStatsResult,
+  type GraphStoreStatsResult,
+  type MutualNodesResult,
+  type Neighbour,
+  type NeighbourPageResult,
+  type NodeChangedResult,
+  type NodeCountResult,
+  type NodePageResult,
+  type NodeResult,
+  type PathsResult,
+  type SetOperation,
+  type Suggestion,
+  type SuggestionsResult,
+} from "./graphs.js";
 export {
   Leaderboard,
   LEADERBOARD_ELEMENTS_MAX,
@@ -33,6 +70,21 @@ export {
 export type { MethodMetrics, Metrics } from "./metrics.js";
 export type { CallEnd, CallStart, Middleware } from "./middleware.js";
 export { NearCache, type NearCacheMetrics, type NearCacheOptions, type NearCacheResult } from "./near.js";
+export {
+  GraphAnswers,
+  GraphQuery,
+  type AnswersOf,
+  type BudgetOption,
+  type DistanceOptions,
+  type LimitOption,
+  type NeighbourOptions,
+  type NodeList,
+  type NodePageOptions,
+  type PathOptions,
+  type SecondDegreeOptions,
+  type SecondDegreePageOptions,
+  type SuggestOptions,
+} from "./queries.js";
 export {
   RecordHit,
   RecordPage,

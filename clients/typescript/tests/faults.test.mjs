@@ -54,7 +54,7 @@ test("each status has a code, and those that pass are retried", async (context) 
     client.close();
   }
   // The client itself makes the other codes.
-  const others = ["NOT_FOUND_RECORD", "CLIENT_QUEUE_TIMEOUT", "CLIENT_QUEUE_FULL"];
+  const others = ["NOT_FOUND_RECORD", "NOT_FOUND_GRAPH", "CLIENT_QUEUE_TIMEOUT", "CLIENT_QUEUE_FULL"];
   assert.deepEqual([...codes, ...others].sort(), Object.keys(ErrorCode).sort());
 });
 
@@ -67,6 +67,19 @@ test("a call succeeds after as many failures as it may be repeated", async (cont
     assert.equal(client.metrics().retries, 3);
     assert.equal((await client.set("k", "v")).type, "success", "the fault is of another method");
   }
+});
+
+test("a change of a graph with a time outlasts a failure", async (context) => {
+  const name = `faults ${process.pid}`;
+  const plain = await clientOf(context, server.address);
+  assert.equal((await plain.graph(name).declareType("knows")).type, "success");
+  for (const [timeMs, type] of [[5_000, "success"], [undefined, "error"]]) {
+    const fault = { "return-error": "unavailable", "error-count": 1, "request-id": `change ${timeMs}` };
+    const client = await faulty(context, { ...fault, "error-rpcs": "change" });
+    const changed = await client.graph(name).addEdges("knows", [[1, timeMs ?? 2]], { timeMs });
+    assert.deepEqual([changed.type, client.metrics().retries], [type, timeMs === undefined ? 0 : 1]);
+  }
+  assert.deepEqual((await plain.graph(name).neighbours(1, "knows")).nodes, [5_000n]);
 });
 
 test("calls of all services are repeated as their effect allows", async (context) => {

@@ -7,6 +7,7 @@ import {
   CredentialProvider,
   ErrorCode,
   ExponentialBackoff,
+  GraphQuery,
   Permission,
   type BinValueFound,
   type CacheError,
@@ -60,6 +61,18 @@ export async function main(): Promise<CacheError | undefined> {
   if (lease.type === "won") await client.leases.set("k", lease.token, lease.oldBytes() ?? "new");
   const board = await client.leaderboard("game").getByRank({ first: 0, end: 3 });
   if (board.type === "success") texts.push(...board.elements.map((each) => `${each.id}`));
+  const graph = client.graph("g");
+  await graph.addEdges("knows", [[1, 2n], { source: 1, destination: 3, timeMs: 5, attributes: { since: "2024" } }]);
+  const answers = await graph.query([GraphQuery.count(1, "knows"), GraphQuery.paths(1, 2, "knows", { k: 3 })]);
+  if (answers.type === "success") {
+    const [count, through] = answers.results;
+    if (count.type === "success") texts.push(`${count.count}`);
+    if (through.type === "success") texts.push(...through.paths.map((path: readonly bigint[]) => path.join()));
+  }
+  for await (const page of graph.neighbourPages(1, "knows", { limit: 10, state: "live" })) {
+    if (page.type === "error") return page;
+    texts.push(...page.nodes.map((node) => `${node}`));
+  }
   await client.tokens.generateApiToken([Permission.items("read_only", { keyPrefix: "a:" })], "never");
   const near = await client.nearCache({ prefixes: ["a:"], entriesMax: 10 });
   if (near.type === "near_cache") texts.push(textOf(await near.get("a:1")));
@@ -73,6 +86,10 @@ export async function main(): Promise<CacheError | undefined> {
   await client.records.put("r", { a: new Date() });
   // @ts-expect-error only numbers are added
   await client.records.add("r", { a: "1" });
+  // @ts-expect-error an operation on lists is one of three
+  await graph.combine("sum", [[1, "knows"]]);
+  // @ts-expect-error the first query counts, and has no paths
+  if (answers.type === "success" && answers.results[0].type === "success") texts.push(answers.results[0].paths);
   // @ts-expect-error a result has no value before its type is known
   (await client.get("k")).valueString();
   // @ts-expect-error settings are immutable
