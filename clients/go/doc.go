@@ -21,6 +21,6 @@
 // InRegionLowLatency and Lambda have the same values in all client libraries.
 //
 // Subscribe receives the messages of a topic and continues after a broken connection, GetOrCompute lets one of many
-// clients compute a value, RecordPut and the calls beside it store typed bins, and Configuration.WithNearCache keeps
-// copies of values that the server's reports of changes invalidate.
+// clients compute a value, RecordPut and the calls beside it store typed bins, Graph has the calls on nodes and edges,
+// and Configuration.WithNearCache keeps copies of values that the server's reports of changes invalidate.
 package gannet

@@ -312,7 +312,7 @@ func (e *engine) errorOf(ctx context.Context, m *method, request proto.Message, 
 	if ctx.Err() == context.Canceled {
 		return refusalCancelled.error(m.name)
 	}
-	return e.errorOfStatus(m.name, request, err)
+	return e.errorOfStatus(m, request, err)
 }
 
 // retryDelay returns the time after which a failed request is repeated, and false if it is not. The budget is not

@@ -25,13 +25,15 @@ const (
 	CodeNotFoundCache
 	// CodeAlreadyExists shows that the cache exists already.
 	CodeAlreadyExists
-	// CodeFailedPrecondition shows that the item has another type, or that its value is not a number.
+	// CodeFailedPrecondition shows that the item has another type, or that its value is not a number; of a graph, that
+	// the edge type has another form, that its cap is reached, or that the server has no graph store.
 	CodeFailedPrecondition
 	// CodeUnauthenticated shows that the token is missing or wrong.
 	CodeUnauthenticated
 	// CodePermissionDenied shows that the user of the token may not execute the call.
 	CodePermissionDenied
-	// CodeLimitExceeded names a limit of the server: memory, quota, size of a message or value, number of caches.
+	// CodeLimitExceeded names a limit of the server: memory, quota, size of a message or value, number of caches, graphs
+	// or nodes.
 	CodeLimitExceeded
 	// CodeTimeout shows that the deadline passed before a reply arrived. The server may have executed the call.
 	CodeTimeout
@@ -52,6 +54,8 @@ const (
 	CodeAborted
 	// CodeNotFoundRecord shows that the record to change does not exist.
 	CodeNotFoundRecord
+	// CodeNotFoundGraph shows that the graph or the edge type is not declared.
+	CodeNotFoundGraph
 
 	codesCount = int(iota)
 )
@@ -59,7 +63,7 @@ const (
 var codeNames = [codesCount]string{
 	"UNKNOWN", "INVALID_ARGUMENT", "NOT_FOUND_CACHE", "ALREADY_EXISTS", "FAILED_PRECONDITION", "UNAUTHENTICATED",
 	"PERMISSION_DENIED", "LIMIT_EXCEEDED", "TIMEOUT", "CLIENT_QUEUE_TIMEOUT", "CLIENT_QUEUE_FULL", "CANCELLED",
-	"UNAVAILABLE", "UNIMPLEMENTED", "INTERNAL", "ABORTED", "NOT_FOUND_RECORD",
+	"UNAVAILABLE", "UNIMPLEMENTED", "INTERNAL", "ABORTED", "NOT_FOUND_RECORD", "NOT_FOUND_GRAPH",
 }
 
 // String returns the name that all client libraries use, such as "NOT_FOUND_CACHE".
@@ -219,6 +223,13 @@ var remedies = map[Code]string{
 	CodeUnknown:        "read the log of the server",
 	CodeAborted:        "read the record with RecordGet, and repeat the change with its revision",
 	CodeNotFoundRecord: "create the record with RecordPut",
+	CodeNotFoundGraph:  "declare the edge type with DeclareType, or correct the names",
+}
+
+// graphRemedies are those of refused calls on graphs, whose messages name the cause. The ones above are of items.
+var graphRemedies = map[Code]string{
+	CodeFailedPrecondition: "see the limits of graphs in docs/graph/README.md, and change the call",
+	CodeLimitExceeded:      "send or store less, or raise the limit of the server (graph.memory for graphs)",
 }
 
 // serverMessageBytesMax is the maximum size of a request in bytes. No setting of the server changes it.
@@ -246,28 +257,46 @@ func (e *engine) explainLimit(cause, remedy string, request proto.Message) (stri
 	return cause, remedy
 }
 
+// codeOf returns the kind of a status other than OK of a call.
+func (m *method) codeOf(state *status.Status) Code {
+	code := codeOf(state.Code())
+	switch {
+	case code != CodeNotFoundCache || strings.HasPrefix(state.Message(), "the cache"):
+		return code
+	case strings.HasPrefix(m.name, "Record"):
+		return CodeNotFoundRecord
+	case strings.HasPrefix(m.path, graphPath):
+		return CodeNotFoundGraph
+	}
+	return code
+}
+
+// remedyOf returns the remedy of a kind of errors of a call, for messages of the server that name none.
+func (m *method) remedyOf(code Code) string {
+	if remedy, has := graphRemedies[code]; has && strings.HasPrefix(m.path, graphPath) {
+		return remedy
+	}
+	return remedies[code]
+}
+
 // errorOfStatus returns the error of a call that ended with a gRPC status other than OK.
-func (e *engine) errorOfStatus(method string, request proto.Message, failure error) *Error {
+func (e *engine) errorOfStatus(m *method, request proto.Message, failure error) *Error {
 	if isNotEncoded(failure) {
-		result := newError(CodeInvalidArgument, "cannot execute "+method, "a name, filter or text is not UTF-8",
+		result := newError(CodeInvalidArgument, "cannot execute "+m.name, "a name, filter or text is not UTF-8",
 			"pass UTF-8; only keys, values, fields and elements may hold any bytes", failure)
 		result.status = codes.InvalidArgument
 		return result
 	}
 	state := status.Convert(failure)
-	code := codeOf(state.Code())
-	isOfRecord := strings.HasPrefix(method, "Record") && !strings.HasPrefix(state.Message(), "the cache")
-	if code == CodeNotFoundCache && isOfRecord {
-		code = CodeNotFoundRecord
-	}
-	cause, remedy := strings.TrimSpace(state.Message()), remedies[code]
+	code := m.codeOf(state)
+	cause, remedy := strings.TrimSpace(state.Message()), m.remedyOf(code)
 	if cause == "" {
 		cause = state.Code().String()
 	}
 	if own, theirs, found := strings.Cut(cause, "; "); found && code != CodeUnavailable {
 		// The server's own message names the remedy.
 		cause = own
-		if code != CodeNotFoundCache {
+		if code != CodeNotFoundCache && code != CodeNotFoundGraph {
 			remedy = theirs
 		}
 	}
@@ -287,7 +316,7 @@ func (e *engine) errorOfStatus(method string, request proto.Message, failure err
 	case CodeCancelled:
 		wrapped = context.Canceled
 	}
-	result := newError(code, "cannot execute "+method+" at "+e.target.address, cause, remedy, wrapped)
+	result := newError(code, "cannot execute "+m.name+" at "+e.target.address, cause, remedy, wrapped)
 	result.status = state.Code()
 	return result
 }

@@ -87,6 +87,54 @@ func ExampleClient_RecordPut() {
 	// Output: ABORTED 42
 }
 
+// How far apart two people are, through whom, and whom one of them may know.
+func ExampleGraph() {
+	ctx := context.Background()
+	client := exampleClient(gannet.Laptop())
+	defer client.Close()
+	people := map[uint64]string{1: "Ada", 2: "Ben", 3: "Cleo", 4: "Dan", 5: "Eve"}
+	friends := []gannet.Edge{
+		{Source: 1, Destination: 2}, {Source: 2, Destination: 3}, {Source: 3, Destination: 4},
+		{Source: 1, Destination: 5}, {Source: 5, Destination: 3},
+	}
+	graph := client.Graph("default", "example:people")
+	if err := graph.DeclareType(ctx, "knows", gannet.Undirected); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := graph.AddEdges(ctx, "knows", friends); err != nil {
+		log.Fatal(err)
+	}
+	// One request for all three questions.
+	answers, err := graph.Query(ctx,
+		gannet.QueryDistances(1, "knows", []uint64{4}),
+		gannet.QueryPaths(1, 4, "knows", gannet.PathsMax(3)),
+		gannet.QuerySuggest(1, "knows"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, answer := range answers {
+		switch answer := answer.(type) {
+		case *gannet.Distances:
+			fmt.Println(people[1], "and", people[4], "are", answer.Distances[0], "steps apart")
+		case *gannet.Paths:
+			for _, path := range answer.Paths {
+				fmt.Println("through", people[path[1]], "and", people[path[2]])
+			}
+		case *gannet.Suggestions:
+			for _, each := range answer.Suggestions {
+				fmt.Println(people[1], "may know", people[each.Node]+":", each.Common, "common friends")
+			}
+		case *gannet.Error:
+			log.Fatal(answer)
+		}
+	}
+	// Output:
+	// Ada and Dan are 3 steps apart
+	// through Ben and Cleo
+	// through Eve and Cleo
+	// Ada may know Cleo: 2 common friends
+}
+
 func ExampleConfiguration_WithNearCache() {
 	ctx := context.Background()
 	near := gannet.NearCache{EntriesMax: 10_000, BytesMax: 64 << 20, Prefixes: []string{"example:config:"}}

@@ -189,7 +189,7 @@ func TestStreamEndsForGoodBecauseAMessageArrivesAsItsSilenceEnds(t *testing.T) {
 	}
 	_, err := stream.Recv()
 	e := &engine{}
-	if failure := e.errorOfStatus("Subscribe", nil, err); !passes(failure) {
+	if failure := e.errorOfStatus(methodSubscribe, nil, err); !passes(failure) {
 		t.Fatalf("the stream is not opened again after %v", failure)
 	}
 }
@@ -213,7 +213,7 @@ func TestStatusesThatEndStreamsDifferFromThoseOfOtherLanguages(t *testing.T) {
 		if code == codes.OK {
 			err = io.EOF
 		}
-		if passes(e.errorOfStatus("Subscribe", nil, err)) != want {
+		if passes(e.errorOfStatus(methodSubscribe, nil, err)) != want {
 			t.Errorf("%s: passes is not %v", name, want)
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	pb "gannet.dev/client/gannetv1"
 )
 
+// graphPath is the start of the paths of calls on graphs.
+const graphPath = "/gannet.v1.Graph/"
+
 // method is one call of the schema. A call is retried only if its repetition changes nothing. Increments, pushes, pops
 // and the conditional sets are not: the first attempt may have been executed although its reply was lost.
 type method struct {
@@ -40,6 +43,13 @@ func hedgedGet() *method {
 func onceOf(other *method) *method {
 	form := *other
 	form.idempotent = false
+	return &form
+}
+
+// repeatedOf returns a form of a call whose repetition changes nothing. Both count as one in metrics.
+func repeatedOf(other *method) *method {
+	form := *other
+	form.idempotent = true
 	return &form
 }
 
@@ -119,6 +129,29 @@ var (
 	methodGetByScore         = repeated(pb.Leaderboards_GetByScore_FullMethodName)
 	methodGetRank            = repeated(pb.Leaderboards_GetRank_FullMethodName)
 	methodGetCompetitionRank = repeated(pb.Leaderboards_GetCompetitionRank_FullMethodName)
+
+	methodGraphDeclareType  = repeated(pb.Graph_DeclareType_FullMethodName)
+	methodGraphGetEdges     = repeated(pb.Graph_GetEdges_FullMethodName)
+	methodGraphCount        = repeated(pb.Graph_Count_FullMethodName)
+	methodGraphRange        = repeated(pb.Graph_Range_FullMethodName)
+	methodGraphMutual       = repeated(pb.Graph_Mutual_FullMethodName)
+	methodGraphCombine      = repeated(pb.Graph_Combine_FullMethodName)
+	methodGraphDistance     = repeated(pb.Graph_Distance_FullMethodName)
+	methodGraphPath         = repeated(pb.Graph_Path_FullMethodName)
+	methodGraphSecondDegree = repeated(pb.Graph_SecondDegree_FullMethodName)
+	methodGraphSuggest      = repeated(pb.Graph_Suggest_FullMethodName)
+	methodGraphGetNode      = repeated(pb.Graph_GetNode_FullMethodName)
+	methodGraphQuery        = repeated(pb.Graph_Query_FullMethodName)
+	methodGraphStats        = repeated(pb.Graph_Stats_FullMethodName)
+	// A change without a time has that of the server, so that a repetition may win over a change of another client.
+	methodGraphChange       = once(pb.Graph_Change_FullMethodName)
+	methodGraphChangeAt     = repeatedOf(methodGraphChange)
+	methodGraphSetNode      = once(pb.Graph_SetNode_FullMethodName)
+	methodGraphSetNodeAt    = repeatedOf(methodGraphSetNode)
+	methodGraphRemoveNode   = once(pb.Graph_RemoveNode_FullMethodName)
+	methodGraphRemoveNodeAt = repeatedOf(methodGraphRemoveNode)
+	methodGraphMarkNode     = once(pb.Graph_MarkNode_FullMethodName)
+	methodGraphMarkNodeAt   = repeatedOf(methodGraphMarkNode)
 
 	methodGenerateAPIToken        = once(pb.Tokens_GenerateApiToken_FullMethodName)
 	methodRefreshAPIToken         = once(pb.Tokens_RefreshApiToken_FullMethodName)

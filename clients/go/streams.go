@@ -158,7 +158,7 @@ func (f *follower[M]) failureOf(err error) *Error {
 	case f.ctx.Err() != nil:
 		return refusalCancelled.error(f.method.name)
 	}
-	return f.engine.errorOfStatus(f.method.name, nil, err)
+	return f.engine.errorOfStatus(f.method, nil, err)
 }
 
 // lateError returns the error of a stream whose time has passed.
