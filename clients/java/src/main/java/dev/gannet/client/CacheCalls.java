@@ -1,6 +1,7 @@
 package dev.gannet.client;
 
 import dev.gannet.v1.CacheName;
+import dev.gannet.v1.GraphStatsRequest;
 import dev.gannet.v1.ListCachesReply;
 import dev.gannet.v1.ListCachesRequest;
 import java.time.Duration;
@@ -56,6 +57,23 @@ public class CacheCalls<T> extends TokenCalls<T> {
     public NearCache<T> nearCache(
             String cache, int entriesMax, long bytesMax, Collection<? extends T> prefixes) {
         return new NearCache<>(this, cache, entriesMax, bytesMax, all(prefixes));
+    }
+
+    /**
+     * Returns a graph, without a request. A graph is in no cache: the cache only counts its calls.
+     *
+     * @throws IllegalArgumentException if its name is empty
+     */
+    public Graph graph(String cache, String name) {
+        return new Graph(this, cache, name);
+    }
+
+    /** Returns the figures of the graph store and the names of all graphs. It needs the right to all graphs. */
+    public CompletableFuture<GraphStoreStatsResult> graphStoreStats(String cache) {
+        return unary(Methods.GRAPH_STATS, cache, GraphStatsRequest.getDefaultInstance(),
+                reply -> new GraphStoreStatsResult.Success(
+                        GraphMessages.figuresOf(reply.getFiguresList()), List.copyOf(reply.getGraphsList())),
+                GraphStoreStatsResult.Error::new);
     }
 
     /** Creates a cache. The error {@link ErrorCode#ALREADY_EXISTS} shows that it exists. */

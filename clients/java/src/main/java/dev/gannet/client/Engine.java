@@ -142,8 +142,9 @@ final class Engine {
     }
 
     /** Returns the error of a call whose request has this size in bytes. */
-    CacheError errorOf(String method, Status status, int requestBytes) {
-        return failures.errorOf("cannot execute " + method + " at " + target.address(), status, requestBytes);
+    CacheError errorOf(Method<?, ?> method, Status status, int requestBytes) {
+        return failures.errorOf("cannot execute " + method.name() + " at " + target.address(), method.service(), status,
+                requestBytes);
     }
 
     /** Passes a place on. */
@@ -227,7 +228,8 @@ final class Engine {
                         opened.complete(status.getCode() != Status.Code.UNAVAILABLE
                                 ? DoneResult.Success.INSTANCE
                                 : new DoneResult.Error(
-                                        failures.errorOf("cannot connect to " + target.address(), status, 0)));
+                                        failures.errorOf(
+                                                "cannot connect to " + target.address(), "", status, 0)));
                     }
                 });
     }

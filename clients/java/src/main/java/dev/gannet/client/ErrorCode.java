@@ -10,7 +10,9 @@ public enum ErrorCode {
     NOT_FOUND_CACHE,
     /** The cache exists already. */
     ALREADY_EXISTS,
-    /** The item has another type, or its value is not a number. */
+    /**
+     * The item has another type, or its value is not a number; an edge type has another form, or a cap is reached.
+     */
     FAILED_PRECONDITION,
     /** The token is missing or wrong. */
     UNAUTHENTICATED,
@@ -35,7 +37,9 @@ public enum ErrorCode {
     /** The record has another revision than the call names. */
     ABORTED,
     /** The record to change does not exist. */
-    NOT_FOUND_RECORD;
+    NOT_FOUND_RECORD,
+    /** The graph or the edge type is not declared. */
+    NOT_FOUND_GRAPH;
 
     /** Returns true if the same call may succeed later. A call that is not idempotent may have been executed. */
     public boolean isRetryable() {

@@ -256,7 +256,7 @@ abstract class EventStream<Q extends Message, P extends Message> {
                 lost();
             }
             if (PERMANENT.contains(status.getCode())) {
-                end(engine.errorOf(method.name(), status, 0));
+                end(engine.errorOf(method, status, 0));
             } else {
                 openLater();
             }

@@ -9,6 +9,9 @@ import java.util.Locale;
 final class Failures {
     private static final String REPEAT = "repeat the call; if it fails again, check that the server runs";
 
+    /** The remedy of errors of graphs that name none; the general ones are for items. */
+    private static final String GRAPH_LIMITS = "read the message, and docs/graph/README.md for the limits";
+
     private final Credentials target;
     private final int messageBytesMax;
 
@@ -17,22 +20,27 @@ final class Failures {
         this.messageBytesMax = messageBytesMax;
     }
 
-    /** Returns the error of a call that ended with a status other than OK. Its request has this size. */
-    CacheError errorOf(String action, Status status, int requestBytes) {
+    /**
+     * Returns the error of a call that ended with a status other than OK.
+     *
+     * @param service the service of the call, such as {@code Records}; empty for none
+     * @param requestBytes the size of its request
+     */
+    CacheError errorOf(String action, String service, Status status, int requestBytes) {
         ErrorCode code = isOtherProtocol(status) ? ErrorCode.UNAVAILABLE : codeOf(status.getCode());
-        if (code == ErrorCode.NOT_FOUND_CACHE && action.startsWith("cannot execute Record")
-                && !String.valueOf(status.getDescription()).startsWith("the cache")) {
-            code = ErrorCode.NOT_FOUND_RECORD;
+        if (code == ErrorCode.NOT_FOUND_CACHE && !String.valueOf(status.getDescription()).startsWith("the cache")) {
+            code = notFoundOf(service);
         }
         String cause = status.getDescription() == null ? "" : status.getDescription().strip();
         if (cause.isEmpty()) {
             cause = status.getCode().name();
         }
-        String remedy = remedyOf(code);
+        String remedy = service.equals("Graph") && hasLimitsOfItems(code) ? GRAPH_LIMITS : remedyOf(code);
         int split = cause.indexOf("; ");
         if (split >= 0 && code != ErrorCode.UNAVAILABLE) {
-            // The server's own message names the remedy.
-            remedy = code == ErrorCode.NOT_FOUND_CACHE ? remedy : cause.substring(split + 2);
+            // The server's own message names the remedy, unless it names commands that the library does not have.
+            boolean namesCommands = code == ErrorCode.NOT_FOUND_CACHE || code == ErrorCode.NOT_FOUND_GRAPH;
+            remedy = namesCommands ? remedy : cause.substring(split + 2);
             cause = cause.substring(0, split);
         }
         switch (code) {
@@ -61,6 +69,19 @@ final class Failures {
             default -> { }
         }
         return new CacheError(code, action, cause, remedy, status.asException());
+    }
+
+    private static ErrorCode notFoundOf(String service) {
+        return switch (service) {
+            case "Records" -> ErrorCode.NOT_FOUND_RECORD;
+            case "Graph" -> ErrorCode.NOT_FOUND_GRAPH;
+            default -> ErrorCode.NOT_FOUND_CACHE;
+        };
+    }
+
+    /** Returns true if the general remedy of this code is for items. */
+    private static boolean hasLimitsOfItems(ErrorCode code) {
+        return code == ErrorCode.FAILED_PRECONDITION || code == ErrorCode.LIMIT_EXCEEDED;
     }
 
     /** Returns true if the peer does not speak HTTP/2, which gRPC reports as an internal error. */
@@ -123,6 +144,7 @@ final class Failures {
                         + "or grant the right to the user with ACL SETUSER";
             case LIMIT_EXCEEDED -> "store less in one call, or raise the limit of the server";
             case ABORTED -> "read the record with recordGet, and repeat the change with its revision";
+            case NOT_FOUND_GRAPH -> "declare the edge type with declareType, or correct the names";
             case NOT_FOUND_RECORD -> "create the record with recordPut";
             case TIMEOUT -> "raise the deadline of the configuration, or reduce the load of the server";
             case CANCELLED -> "repeat the call if its result is still needed";

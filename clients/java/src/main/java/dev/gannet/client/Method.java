@@ -1,6 +1,5 @@
 package dev.gannet.client;
 
-import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Message;
 import io.grpc.MethodDescriptor;
 import io.grpc.MethodDescriptor.MethodType;
@@ -17,11 +16,11 @@ import java.util.Set;
  * @param name the name in the schema
  * @param isIdempotent true if its repetition changes nothing
  * @param isHedged true if it may be sent a second time before its reply
- * @param texts the fields of the request that are texts
+ * @param texts the texts of the request
  */
 record Method<Q extends Message, P extends Message>(
         int index, String name, MethodDescriptor<Q, P> descriptor, boolean isIdempotent, boolean isHedged,
-        List<FieldDescriptor> texts) {
+        TextFields texts) {
     private static final List<Method<?, ?>> ALL = new ArrayList<>();
 
     private static final Set<String> READS = Set.of(
@@ -40,10 +39,9 @@ record Method<Q extends Message, P extends Message>(
                 .setResponseMarshaller(ProtoUtils.marshaller(reply))
                 .setSafe(isIdempotent)
                 .build();
-        List<FieldDescriptor> texts = request.getDescriptorForType().getFields().stream()
-                .filter(each -> each.getJavaType() == FieldDescriptor.JavaType.STRING && !each.isRepeated()).toList();
         Method<Q, P> created = new Method<>(
-                ALL.size(), descriptor.getBareMethodName(), descriptor, isIdempotent, false, texts);
+                ALL.size(), descriptor.getBareMethodName(), descriptor, isIdempotent, false,
+                TextFields.of(request.getDescriptorForType()));
         ALL.add(created);
         return created;
     }
@@ -68,14 +66,15 @@ record Method<Q extends Message, P extends Message>(
         return new Method<>(index, name, descriptor, false, isHedged, texts);
     }
 
+    /** Returns the service of the call, such as {@code Records}. */
+    String service() {
+        String full = descriptor.getServiceName();
+        return full.substring(full.lastIndexOf('.') + 1);
+    }
+
     /** Returns the name of a text of the request that has a lone surrogate, which the encoding would replace. */
     Optional<String> badText(Message request) {
-        for (FieldDescriptor field : texts) {
-            if (!Codec.isWellFormed((String) request.getField(field))) {
-                return Optional.of(field.getName());
-            }
-        }
-        return Optional.empty();
+        return texts.bad(request);
     }
 
     /** Returns true if the call changes no item. */

@@ -3,14 +3,18 @@ package dev.gannet.client;
 import com.google.protobuf.Message;
 import dev.gannet.v1.ApiToken;
 import dev.gannet.v1.CacheName;
+import dev.gannet.v1.CombineRequest;
 import dev.gannet.v1.CompetitionRankRequest;
 import dev.gannet.v1.CountRequest;
+import dev.gannet.v1.DeclareTypeRequest;
 import dev.gannet.v1.DictionaryDeleteRequest;
 import dev.gannet.v1.DictionaryFetchReply;
 import dev.gannet.v1.DictionaryGetReply;
 import dev.gannet.v1.DictionaryIncrementRequest;
 import dev.gannet.v1.DictionarySetRequest;
 import dev.gannet.v1.DisposableToken;
+import dev.gannet.v1.DistanceReply;
+import dev.gannet.v1.DistanceRequest;
 import dev.gannet.v1.Done;
 import dev.gannet.v1.ElementsReply;
 import dev.gannet.v1.FieldsRequest;
@@ -20,9 +24,21 @@ import dev.gannet.v1.GenerateDisposableTokenRequest;
 import dev.gannet.v1.GetBatchRequest;
 import dev.gannet.v1.GetByRankRequest;
 import dev.gannet.v1.GetByScoreRequest;
+import dev.gannet.v1.GetEdgesReply;
+import dev.gannet.v1.GetEdgesRequest;
+import dev.gannet.v1.GetNodeReply;
 import dev.gannet.v1.GetReply;
 import dev.gannet.v1.GetRequest;
 import dev.gannet.v1.GetWithHashReply;
+import dev.gannet.v1.GraphChangeReply;
+import dev.gannet.v1.GraphChangeRequest;
+import dev.gannet.v1.GraphCountReply;
+import dev.gannet.v1.GraphCountRequest;
+import dev.gannet.v1.GraphQueryReply;
+import dev.gannet.v1.GraphQueryRequest;
+import dev.gannet.v1.GraphRangeRequest;
+import dev.gannet.v1.GraphStatsReply;
+import dev.gannet.v1.GraphStatsRequest;
 import dev.gannet.v1.IncrementReply;
 import dev.gannet.v1.IncrementRequest;
 import dev.gannet.v1.ItemTtlReply;
@@ -49,6 +65,15 @@ import dev.gannet.v1.ListPopReply;
 import dev.gannet.v1.ListPushRequest;
 import dev.gannet.v1.ListRemoveRequest;
 import dev.gannet.v1.ListRetainRequest;
+import dev.gannet.v1.MarkNodeRequest;
+import dev.gannet.v1.MutualReply;
+import dev.gannet.v1.MutualRequest;
+import dev.gannet.v1.NeighbourPage;
+import dev.gannet.v1.NodeChangeReply;
+import dev.gannet.v1.NodePage;
+import dev.gannet.v1.NodeRequest;
+import dev.gannet.v1.PathReply;
+import dev.gannet.v1.PathRequest;
 import dev.gannet.v1.PublishRequest;
 import dev.gannet.v1.RankReply;
 import dev.gannet.v1.RankedElements;
@@ -64,6 +89,8 @@ import dev.gannet.v1.RecordScanRequest;
 import dev.gannet.v1.RefreshApiTokenRequest;
 import dev.gannet.v1.ScoreReply;
 import dev.gannet.v1.ScoresReply;
+import dev.gannet.v1.SecondDegreeReply;
+import dev.gannet.v1.SecondDegreeRequest;
 import dev.gannet.v1.SetBatchRequest;
 import dev.gannet.v1.SetContainsReply;
 import dev.gannet.v1.SetDifferenceRequest;
@@ -71,6 +98,7 @@ import dev.gannet.v1.SetIfHashReply;
 import dev.gannet.v1.SetIfHashRequest;
 import dev.gannet.v1.SetIfReply;
 import dev.gannet.v1.SetIfRequest;
+import dev.gannet.v1.SetNodeRequest;
 import dev.gannet.v1.SetReply;
 import dev.gannet.v1.SetRequest;
 import dev.gannet.v1.SetUnionRequest;
@@ -81,6 +109,8 @@ import dev.gannet.v1.SortedSetIncrementRequest;
 import dev.gannet.v1.SortedSetPutRequest;
 import dev.gannet.v1.SortedSetRemoveRequest;
 import dev.gannet.v1.SubscribeRequest;
+import dev.gannet.v1.SuggestReply;
+import dev.gannet.v1.SuggestRequest;
 import dev.gannet.v1.UpdateTtlReply;
 import dev.gannet.v1.UpdateTtlRequest;
 import dev.gannet.v1.UpsertElementsRequest;
@@ -315,6 +345,45 @@ final class Methods {
                     "Tokens/GenerateDisposableToken",
                     GenerateDisposableTokenRequest.getDefaultInstance(),
                     DisposableToken.getDefaultInstance());
+    static final Method<DeclareTypeRequest, Done> GRAPH_DECLARE_TYPE =
+            repeated("Graph/DeclareType", DeclareTypeRequest.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<GraphChangeRequest, GraphChangeReply> GRAPH_CHANGE =
+            repeated("Graph/Change", GraphChangeRequest.getDefaultInstance(), GraphChangeReply.getDefaultInstance());
+    /** A form of the call for edges without a time: the server would give each attempt another one. */
+    static final Method<GraphChangeRequest, GraphChangeReply> GRAPH_CHANGE_ONCE = GRAPH_CHANGE.once();
+    static final Method<GetEdgesRequest, GetEdgesReply> GRAPH_GET_EDGES =
+            repeated("Graph/GetEdges", GetEdgesRequest.getDefaultInstance(), GetEdgesReply.getDefaultInstance());
+    static final Method<GraphCountRequest, GraphCountReply> GRAPH_COUNT =
+            repeated("Graph/Count", GraphCountRequest.getDefaultInstance(), GraphCountReply.getDefaultInstance());
+    static final Method<GraphRangeRequest, NeighbourPage> GRAPH_RANGE =
+            repeated("Graph/Range", GraphRangeRequest.getDefaultInstance(), NeighbourPage.getDefaultInstance());
+    static final Method<MutualRequest, MutualReply> GRAPH_MUTUAL =
+            repeated("Graph/Mutual", MutualRequest.getDefaultInstance(), MutualReply.getDefaultInstance());
+    static final Method<CombineRequest, NodePage> GRAPH_COMBINE =
+            repeated("Graph/Combine", CombineRequest.getDefaultInstance(), NodePage.getDefaultInstance());
+    static final Method<DistanceRequest, DistanceReply> GRAPH_DISTANCE =
+            repeated("Graph/Distance", DistanceRequest.getDefaultInstance(), DistanceReply.getDefaultInstance());
+    static final Method<PathRequest, PathReply> GRAPH_PATH =
+            repeated("Graph/Path", PathRequest.getDefaultInstance(), PathReply.getDefaultInstance());
+    static final Method<SecondDegreeRequest, SecondDegreeReply> GRAPH_SECOND_DEGREE =
+            repeated(
+                    "Graph/SecondDegree",
+                    SecondDegreeRequest.getDefaultInstance(),
+                    SecondDegreeReply.getDefaultInstance());
+    static final Method<SuggestRequest, SuggestReply> GRAPH_SUGGEST =
+            repeated("Graph/Suggest", SuggestRequest.getDefaultInstance(), SuggestReply.getDefaultInstance());
+    static final Method<NodeRequest, GetNodeReply> GRAPH_GET_NODE =
+            repeated("Graph/GetNode", NodeRequest.getDefaultInstance(), GetNodeReply.getDefaultInstance());
+    static final Method<SetNodeRequest, NodeChangeReply> GRAPH_SET_NODE =
+            repeated("Graph/SetNode", SetNodeRequest.getDefaultInstance(), NodeChangeReply.getDefaultInstance());
+    static final Method<NodeRequest, NodeChangeReply> GRAPH_REMOVE_NODE =
+            repeated("Graph/RemoveNode", NodeRequest.getDefaultInstance(), NodeChangeReply.getDefaultInstance());
+    static final Method<MarkNodeRequest, NodeChangeReply> GRAPH_MARK_NODE =
+            repeated("Graph/MarkNode", MarkNodeRequest.getDefaultInstance(), NodeChangeReply.getDefaultInstance());
+    static final Method<GraphQueryRequest, GraphQueryReply> GRAPH_QUERY =
+            repeated("Graph/Query", GraphQueryRequest.getDefaultInstance(), GraphQueryReply.getDefaultInstance());
+    static final Method<GraphStatsRequest, GraphStatsReply> GRAPH_STATS =
+            repeated("Graph/Stats", GraphStatsRequest.getDefaultInstance(), GraphStatsReply.getDefaultInstance());
     static final Method<PublishRequest, Done> PUBLISH =
             once(
                     "Topics/Publish",

@@ -352,7 +352,7 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
     }
 
     private CacheError errorOf(Status status) {
-        return engine.errorOf(method.name(), status, request.getSerializedSize());
+        return engine.errorOf(method, status, request.getSerializedSize());
     }
 
     private void fail(CacheError failure) {

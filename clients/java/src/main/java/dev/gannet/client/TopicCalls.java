@@ -11,9 +11,13 @@ abstract class TopicCalls<T> extends SortedSetCalls<T> {
         super(engine, scope, codec);
     }
 
-    /** Publishes a text. */
+    /**
+     * Publishes a text.
+     *
+     * @throws IllegalArgumentException if it has a lone surrogate
+     */
     public CompletableFuture<DoneResult> topicPublish(String cache, String topic, String text) {
-        return publish(cache, topic, TopicValue.newBuilder().setText(text));
+        return publish(cache, topic, TopicValue.newBuilder().setTextBytes(Codec.utf8(text)));
     }
 
     /** Publishes bytes. */

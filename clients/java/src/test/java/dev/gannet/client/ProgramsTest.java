@@ -52,6 +52,9 @@ class ProgramsTest {
             assertTrue(session.contains("hello\n") && session.contains("[b, c]"), session);
             String logging = output(examples, "LoggingMiddleware");
             assertTrue(logging.contains("ListPushBack default FAILED_PRECONDITION"), logging);
+            String friends = output(examples, "Friends");
+            assertEquals("Ann and Dan are 2 apart, through Bob\nAnn and Eve are 3 apart, through Bob, Dan\n"
+                    + "Ann may know Dan, by 2 common friends\n", friends);
             String load = output(examples, "Load");
             assertTrue(load.startsWith("2000 hits: p50 "), load);
         }
