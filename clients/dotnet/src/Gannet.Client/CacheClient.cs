@@ -129,6 +129,24 @@ namespace Gannet.Client
         /// <exception cref="ArgumentException">The name is empty.</exception>
         public Leaderboard Leaderboard(string name) => new Leaderboard(caller, name);
 
+        /// <summary>
+        /// Returns a graph, without a request. A graph is in no cache: the cache only counts its calls.
+        /// </summary>
+        /// <param name="name">Its name.</param>
+        /// <returns>The object for its calls.</returns>
+        /// <exception cref="ArgumentException">The name is empty.</exception>
+        public Graph Graph(string name) => new Graph(caller, name);
+
+        /// <summary>
+        /// Returns the figures of the graph store and the names of all graphs. It needs the right to all graphs.
+        /// </summary>
+        /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
+        /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
+        /// <returns>The figures or an error.</returns>
+        public Task<GraphStoreStatsResult> GraphStoreStatsAsync(
+            TimeSpan? deadline = null, CancellationToken cancellationToken = default) =>
+            Send(Calls.GraphStoreStats, new V1.Requests.GraphStatsRequest(), deadline, cancellationToken);
+
         /// <summary>Opens all connections.</summary>
         /// <param name="timeout">The time after which the client gives up.</param>
         /// <param name="cancellationToken">Ends the wait.</param>

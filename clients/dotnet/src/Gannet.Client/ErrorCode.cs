@@ -15,7 +15,10 @@ namespace Gannet.Client
         /// <summary>The cache or the record exists already.</summary>
         AlreadyExists,
 
-        /// <summary>The item has another type, its value is not a number, or a filter is false.</summary>
+        /// <summary>
+        /// The item has another type, its value is not a number, or a filter is false; an edge type has another form, or
+        /// a cap is reached.
+        /// </summary>
         FailedPrecondition,
 
         /// <summary>The token is missing or wrong.</summary>
@@ -55,5 +58,8 @@ namespace Gannet.Client
 
         /// <summary>Another error of the server.</summary>
         Unknown,
+
+        /// <summary>The graph or the edge type is not declared.</summary>
+        NotFoundGraph,
     }
 }

@@ -482,7 +482,7 @@ internal static class Choice
             var server = await Servers.SharedAsync();
             var names =
                 Directory.GetDirectories(Path.Combine(Files.Library, "examples")).Select(Path.GetFileName).ToList();
-            Assert.Equal(3, names.Count);
+            Assert.Equal(4, names.Count);
             foreach (var name in names)
             {
                 Assert.True(

@@ -43,6 +43,10 @@ namespace Gannet.Client.Engine
             this.fail = fail;
         }
 
+        /// <summary>Returns a form of the call that reads its replies in another way.</summary>
+        public Call<TResult> With(Func<IReadOnlyList<ReadOnlyMemory<byte>>, TResult> reading) =>
+            new Call<TResult>(Method, reading, fail, IsIdempotent, IsHedged);
+
         /// <summary>Returns the result of all replies. Throws <see cref="BadReplyException"/>.</summary>
         public TResult Parse(IReadOnlyList<ReadOnlyMemory<byte>> replies) => parse(replies);
 

@@ -246,7 +246,8 @@ namespace Gannet.Client.Engine
                     {
                         var bytes = execution.Frame.Length - Wire.HeadSize;
                         return call.Fail(execution.Refusal
-                            ?? ErrorFactory.OfOutcome(outcome, call.Name, Target, bytes, execution.AttemptLimit));
+                            ?? ErrorFactory.OfOutcome(
+                                outcome, call.Method, Target, bytes, execution.AttemptLimit));
                     }
                 }
             }

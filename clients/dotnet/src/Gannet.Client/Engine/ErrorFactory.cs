@@ -2,6 +2,7 @@ using System;
 using System.Collections.Generic;
 using System.Net.Sockets;
 using System.Security.Authentication;
+using Gannet.Client.Protocol;
 
 namespace Gannet.Client.Engine
 {
@@ -13,6 +14,11 @@ namespace Gannet.Client.Engine
 
         /// <summary>The details of a request whose connection did not reply to a check.</summary>
         public const string KeepaliveTimeout = "keepalive timeout";
+
+        private const string GraphService = "gannet.v1.Graph";
+
+        // The remedy of errors of graphs that name none; the general ones are for items.
+        private const string GraphLimits = "read the message, and docs/graph/README.md for the limits";
 
         private static readonly IReadOnlyDictionary<int, ErrorCode> Codes = new Dictionary<int, ErrorCode>
         {
@@ -66,16 +72,20 @@ namespace Gannet.Client.Engine
         /// <paramref name="deadline"/> the time of its reply; null stands for a stream.
         /// </summary>
         public static CacheError OfOutcome(
-            Outcome outcome, string method, Target target, int requestBytes, TimeSpan? deadline)
+            Outcome outcome, Method method, Target target, int requestBytes, TimeSpan? deadline)
         {
             var code = Codes.TryGetValue(outcome.Status, out var known) ? known : ErrorCode.Unknown;
             var cause = outcome.Details.Replace('\n', ' ').Trim();
-            if (code == ErrorCode.NotFoundCache && RecordChanges.Contains(method)
-                && !cause.StartsWith("the cache", StringComparison.Ordinal))
+            if (code == ErrorCode.NotFoundCache && !cause.StartsWith("the cache", StringComparison.Ordinal))
             {
-                code = ErrorCode.NotFoundRecord;
+                code = RecordChanges.Contains(method.Name) ? ErrorCode.NotFoundRecord
+                    : method.Service == GraphService ? ErrorCode.NotFoundGraph
+                    : code;
             }
-            var remedy = RemedyOf(code);
+            var remedy = method.Service == GraphService
+                && (code == ErrorCode.FailedPrecondition || code == ErrorCode.LimitExceeded)
+                    ? GraphLimits
+                    : RemedyOf(code);
             var space = cause.IndexOf(' ', StringComparison.Ordinal);
             if (space > 0 && RecordRemedies.TryGetValue(cause.Substring(0, space), out var ofRecord))
             {
@@ -100,8 +110,10 @@ namespace Gannet.Client.Engine
                 var semicolon = cause.IndexOf("; ", StringComparison.Ordinal);
                 if (semicolon >= 0)
                 {
-                    // The message names the remedy itself.
-                    remedy = code == ErrorCode.NotFoundCache ? remedy : cause.Substring(semicolon + 2);
+                    // The message names the remedy, unless it names commands that the library does not have.
+                    remedy = code == ErrorCode.NotFoundCache || code == ErrorCode.NotFoundGraph
+                        ? remedy
+                        : cause.Substring(semicolon + 2);
                     cause = cause.Substring(0, semicolon);
                 }
                 else if (cause.Contains("size limit exceeded", StringComparison.Ordinal))
@@ -111,7 +123,7 @@ namespace Gannet.Client.Engine
                 }
             }
             cause = cause.Length > 0 ? cause : $"status {outcome.Status} of gRPC";
-            return Of(code, $"{method} at {target.Address}", cause, remedy);
+            return Of(code, $"{method.Name} at {target.Address}", cause, remedy);
         }
 
         /// <summary>Returns the error of a call whose deadline passed before a connection was open.</summary>
@@ -148,6 +160,7 @@ namespace Gannet.Client.Engine
             ErrorCode.InvalidArgument => "change the argument",
             ErrorCode.NotFoundCache => "create the cache with CreateCacheAsync, or correct its name",
             ErrorCode.NotFoundRecord => "create the record first",
+            ErrorCode.NotFoundGraph => "declare the edge type with DeclareTypeAsync, or correct the names",
             ErrorCode.Aborted => "read the record again, and repeat the change",
             ErrorCode.AlreadyExists => "use the cache, or choose another name",
             ErrorCode.FailedPrecondition =>

@@ -131,7 +131,7 @@ namespace Gannet.Client.Engine
         }
 
         private CacheError ErrorOf(Outcome outcome) => engine.Ended(source.Method.Name, end)
-            ?? ErrorFactory.OfOutcome(outcome, source.Method.Name, engine.Target, 0, null);
+            ?? ErrorFactory.OfOutcome(outcome, source.Method, engine.Target, 0, null);
 
         // Returns false if the stream ends: Close takes the place of the reader for a moment.
         private bool Enter()

@@ -18,6 +18,12 @@ namespace Gannet.Client.Engine
                     name, $"cannot use {name} {time}: it is too low; give at least 1 ms, or null");
         }
 
+        /// <summary>Returns the milliseconds since 1970 of a change.</summary>
+        public static ulong SinceEpochMs(string name, long timeMs) => timeMs >= 0
+            ? (ulong)timeMs
+            : throw new ArgumentOutOfRangeException(
+                name, $"cannot use {name} {timeMs}: it is negative; give milliseconds since 1970");
+
         public static TimeSpan Least(TimeSpan one, TimeSpan other) => one < other ? one : other;
     }
 }

@@ -35,10 +35,14 @@ namespace Gannet.Client.Protocol
     {
         public Method(string service, string name, bool streams)
         {
+            Service = service;
             Name = name;
             Path = $"/{service}/{name}";
             Streams = streams;
         }
+
+        /// <summary>The full name of the service, such as <c>gannet.v1.Cache</c>.</summary>
+        public string Service { get; }
 
         public string Name { get; }
 
