@@ -12,11 +12,16 @@
 //! entry's `first end` is a lower bound for the ends (expiry times) of all bins below the entry. So a search for
 //! expired bins reads only the parts whose entries are due.
 //!
+//! The entries of the root and of each page ascend by `from`. The first entry of a page begins where the page begins,
+//! and the first page at 0. A page whose first entry has another `from` is disordered: it may have entries that do not
+//! ascend, and bins that a lookup does not find. It is read with the right bound, and the next change in it puts all
+//! bins into their leaves ([`TreeEdit::mend`]).
+//!
 //! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the names of one hash; a page at most [`PAGE_ENTRIES_MAX`]
 //! entries. Up to 65,000 leaves, a lookup therefore reads the head, a page and a leaf, and a change writes as many.
 //! Above that, the head grows by 18 bytes for each 128 leaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::read::{BinRange, name_of};
@@ -107,25 +112,46 @@ impl Parts {
     }
 }
 
-/// The entries of a page, in encoded form.
+/// The entries of a page, in encoded form, and the lowest hash of the page.
 #[derive(Clone, Copy, Debug)]
-struct Entries<'r>(&'r [u8]);
+struct Entries<'r> {
+    bytes: &'r [u8],
+    from: u32,
+}
 
 impl<'r> Entries<'r> {
-    fn of(bytes: &'r [u8]) -> Result<Self, Damaged> {
-        if bytes.is_empty() || !bytes.len().is_multiple_of(ENTRY_BYTES) { Err(Damaged) } else { Ok(Self(bytes)) }
+    fn of(bytes: &'r [u8], from: u32) -> Result<Self, Damaged> {
+        let is_whole = !bytes.is_empty() && bytes.len().is_multiple_of(ENTRY_BYTES);
+        if is_whole { Ok(Self { bytes, from }) } else { Err(Damaged) }
     }
 
     fn len(&self) -> usize {
-        self.0.len() / ENTRY_BYTES
+        self.bytes.len() / ENTRY_BYTES
     }
 
+    /// Returns the entry at index `number`. The first one begins where the page begins, whatever its bytes are.
     fn at(&self, number: usize) -> LeafEntry {
-        let bytes = &self.0[number * ENTRY_BYTES..][..ENTRY_BYTES];
-        let (from, part) = (bytes[..4].try_into().expect("four"), bytes[4..12].try_into().expect("eight"));
+        let bytes = &self.bytes[number * ENTRY_BYTES..][..ENTRY_BYTES];
+        let from = if number == 0 { self.from } else { from_of(bytes) };
+        let part = bytes[4..12].try_into().expect("eight");
         let end = bytes[12..].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         let first_end = if end == ENTRY_NO_END { NO_END } else { end };
-        LeafEntry { from: u32::from_le_bytes(from), part: u64::from_le_bytes(part), first_end }
+        LeafEntry { from, part: u64::from_le_bytes(part), first_end }
+    }
+
+    /// Returns true if the bytes of the first entry have another bound than the page. The page may then be disordered.
+    fn is_stale(&self) -> bool {
+        from_of(self.bytes) != self.from
+    }
+
+    /// Returns true if the entries ascend.
+    fn ascends(&self) -> bool {
+        (1..self.len()).all(|number| self.at(number - 1).from < self.at(number).from)
+    }
+
+    /// Returns the end of the range of the entry at index `place`, in a page that ends at the hash `end`.
+    fn end_of(&self, place: usize, end: u64) -> u64 {
+        if place + 1 < self.len() { self.at(place + 1).from.into() } else { end }
     }
 
     /// Returns the index of the entry whose range of hashes contains `hash`.
@@ -148,10 +174,12 @@ impl<'r> Entries<'r> {
 
     /// Appends the entries to `to`, with `entry` in place of the one at index `place`.
     fn push_with(self, place: usize, entry: LeafEntry, to: &mut Vec<u8>) {
-        let (before, rest) = self.0.split_at(place * ENTRY_BYTES);
+        let (before, rest) = self.bytes.split_at(place * ENTRY_BYTES);
+        let start = to.len();
         to.extend_from_slice(before);
         entry.push(to);
         to.extend_from_slice(&rest[ENTRY_BYTES..]);
+        to[start..start + 4].copy_from_slice(&self.from.to_le_bytes());
     }
 
     /// Returns the earliest expiry of all entries if `end` is that of the entry at index `place`.
@@ -160,6 +188,11 @@ impl<'r> Entries<'r> {
             .enumerate()
             .fold(end, |first, (at, entry)| if at == place { first } else { first.min(entry.first_end) })
     }
+}
+
+/// Returns the lowest hash in the bytes of an entry.
+fn from_of(entry: &[u8]) -> u32 {
+    u32::from_le_bytes(*entry.first_chunk().expect("four bytes"))
 }
 
 /// One entry: the lowest hash of its range, the number of its part, and a lower bound for the ends of the bins below
@@ -212,7 +245,7 @@ impl<'r> Tree<'r> {
             return Err(Damaged);
         }
         let object = u64::from_le_bytes(fixed[..8].try_into().expect("eight"));
-        let tree = Self { object, levels, root: Entries::of(root)?, count: 0, first_end: NO_END, source };
+        let tree = Self { object, levels, root: Entries::of(root, 0)?, count: 0, first_end: NO_END, source };
         Ok((tree, rest))
     }
 
@@ -220,7 +253,13 @@ impl<'r> Tree<'r> {
         if self.levels == 1 {
             return Ok(self.root);
         }
-        Entries::of(self.part(self.root.at(number).part)?)
+        let LeafEntry { from, part, .. } = self.root.at(number);
+        Entries::of(self.part(part)?, from)
+    }
+
+    /// Returns the end of the range of a page's hashes.
+    fn page_end(&self, number: usize) -> u64 {
+        if self.levels == 1 { crate::HASHES } else { self.root.end_of(number, crate::HASHES) }
     }
 
     fn pages(&self) -> usize {
@@ -245,7 +284,7 @@ impl<'r> Tree<'r> {
     pub(crate) fn ended(&self, now_ms: u64) -> Result<u64, Damaged> {
         let mut ended = 0;
         for leaf in self.due(now_ms) {
-            let (leaf, mut at) = (leaf?.1, 0);
+            let (leaf, mut at) = (self.part(leaf?.1.part)?, 0);
             while at < leaf.len() {
                 let place = BinRange::at(leaf, at)?;
                 ended += u64::from(!place.is_live(now_ms));
@@ -255,16 +294,17 @@ impl<'r> Tree<'r> {
         Ok(ended)
     }
 
-    /// Returns the leaves that may have expired bins, each with the lowest hash of its range.
-    fn due(self, now_ms: u64) -> impl Iterator<Item = Result<(u32, &'r [u8]), Damaged>> {
+    /// Returns the entries of the leaves that may have expired bins, each with its place.
+    fn due(self, now_ms: u64) -> impl Iterator<Item = Result<(Place, LeafEntry), Damaged>> {
         let is_due = move |page: &usize| self.levels == 1 || self.root.at(*page).is_due(now_ms);
         (0..self.pages()).filter(is_due).flat_map(move |page| {
             let (entries, fault) = match self.page(page) {
                 Ok(entries) => (Some(entries), None),
                 Err(damaged) => (None, Some(Err(damaged))),
             };
-            let due = entries.into_iter().flat_map(Entries::iter).filter(move |entry| entry.is_due(now_ms));
-            fault.into_iter().chain(due.map(move |entry| Ok((entry.from, self.part(entry.part)?))))
+            let due = entries.into_iter().flat_map(Entries::iter).enumerate();
+            let due = due.filter(move |(_, entry)| entry.is_due(now_ms));
+            fault.into_iter().chain(due.map(move |(place, entry)| Ok(((page, place), entry))))
         })
     }
 
@@ -274,15 +314,12 @@ impl<'r> Tree<'r> {
         self.part(page.at(page.find(hash)).part)
     }
 
-    /// Returns the end of the range of hashes that share the leaf of `hash`.
+    /// Returns the end of the range of hashes that share the leaf of `hash`. It is above `hash`.
     pub(crate) fn leaf_end(&self, hash: u32) -> Result<u64, Damaged> {
         let number = self.page_of(hash);
         let page = self.page(number)?;
-        let next = page.find(hash) + 1;
-        if next < page.len() {
-            return Ok(page.at(next).from.into());
-        }
-        Ok(if number + 1 < self.pages() { self.root.at(number + 1).from.into() } else { crate::HASHES })
+        // In a disordered page, the next leaf may begin at a lower hash.
+        Ok(page.end_of(page.find(hash), self.page_end(number)).max(u64::from(hash) + 1))
     }
 
     /// Returns the object number of the tree's parts. It is unique to this tree.
@@ -354,19 +391,33 @@ fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)
     Ok(bins)
 }
 
-/// Splits the bins of a body into leaves. The first leaf begins at hash `from`. `may_end` is false if no bin has an
-/// end.
-fn cut(from: u32, body: &[u8], may_end: bool, set: Option<InSet<'_>>) -> Result<Vec<NewLeaf>, Damaged> {
+/// Returns true if a bin of the body has a name with these bytes.
+fn has_name(body: &[u8], name: &[u8]) -> Result<bool, Damaged> {
+    let mut at = 0;
+    while at < body.len() {
+        let bin = BinRange::at(body, at)?;
+        if &body[bin.name..bin.value] == name {
+            return Ok(true);
+        }
+        at = bin.end;
+    }
+    Ok(false)
+}
+
+/// Splits the bins of a body into leaves for the hashes in `range`. `may_end` is false if no bin has an end.
+fn cut(range: Range<u64>, body: &[u8], may_end: bool, set: Option<InSet<'_>>) -> Result<Vec<NewLeaf>, Damaged> {
     let mut bins = hashed(body, set)?;
     bins.sort_by_key(|(hash, _)| *hash);
-    let mut leaves = vec![NewLeaf { from, bins: Vec::new(), may_end }];
+    let mut leaves = vec![NewLeaf { from: range.start as u32, bins: Vec::new(), may_end }];
     let mut last = None;
-    for (hash, range) in bins {
+    for (hash, place) in bins {
         let leaf = &mut leaves.last_mut().expect("one at least").bins;
-        if last.is_some_and(|last| last != hash) && leaf.len() + range.len() > LEAF_BYTES {
-            leaves.push(NewLeaf { from: hash, bins: body[range].to_vec(), may_end });
+        // A bin outside the range does not begin a leaf, so that the bounds of leaves ascend.
+        let may_begin = range.contains(&hash.into()) && last.is_some_and(|last| last != hash);
+        if may_begin && u64::from(hash) > range.start && leaf.len() + place.len() > LEAF_BYTES {
+            leaves.push(NewLeaf { from: hash, bins: body[place].to_vec(), may_end });
         } else {
-            leaf.extend_from_slice(&body[range]);
+            leaf.extend_from_slice(&body[place]);
         }
         last = Some(hash);
     }
@@ -404,6 +455,23 @@ enum Page {
     New(u32, Vec<LeafEntry>),
 }
 
+impl Page {
+    /// Makes the page the first one of the tree, which begins at hash 0. Its former predecessors have no bins.
+    fn put_first(&mut self, tree: &Tree<'_>, parts: &mut Parts) -> Result<(), Damaged> {
+        if let Self::There(entry) = self
+            && entry.from != 0
+        {
+            parts.gone.push(entry.part);
+            *self = Self::New(0, Entries::of(tree.part(entry.part)?, 0)?.iter().collect());
+        }
+        if let Self::New(from, entries) = self {
+            *from = 0;
+            entries.first_mut().ok_or(Damaged)?.from = 0;
+        }
+        Ok(())
+    }
+}
+
 impl Leaf {
     /// Writes the leaf if it is new, and returns its entry.
     fn entry(self, source: &dyn Source, parts: &mut Parts) -> Result<LeafEntry, Damaged> {
@@ -425,12 +493,19 @@ pub(crate) enum Finished {
 /// A placeholder for the entry of the only page of a tree with one level, which lies in the head.
 const NO_PAGE: LeafEntry = LeafEntry { from: 0, part: 0, first_end: NO_END };
 
+/// The number of a page, and the index of a leaf's entry in it.
+type Place = (usize, usize);
+
 /// A tree under change.
 #[derive(Debug)]
 pub(crate) struct TreeEdit<'e> {
     tree: Tree<'e>,
-    /// Changed leaves, by the number of their page and their lowest hash.
-    changed: BTreeMap<(usize, u32), Vec<u8>>,
+    /// Changed leaves.
+    changed: BTreeMap<Place, Vec<u8>>,
+    /// The pages whose leaves are all written again, because their entries do not ascend or they had strays.
+    disordered: BTreeSet<usize>,
+    /// True if a changed page may be disordered.
+    is_stale: bool,
     pub(crate) count: u64,
     /// True if this edit has given a bin an end.
     pub(crate) sets_ends: bool,
@@ -438,31 +513,42 @@ pub(crate) struct TreeEdit<'e> {
 
 impl<'e> TreeEdit<'e> {
     pub(crate) fn of(tree: Tree<'e>) -> Self {
-        Self { tree, changed: BTreeMap::new(), count: tree.count, sets_ends: false }
+        let (changed, disordered) = (BTreeMap::new(), BTreeSet::new());
+        Self { tree, changed, disordered, is_stale: false, count: tree.count, sets_ends: false }
     }
 
-    /// Returns the entry of the leaf that contains `hash`, and the number of its page.
-    fn place(&self, hash: u32) -> Result<(usize, LeafEntry), Damaged> {
+    /// Returns the place of the leaf that contains `hash`, and its page.
+    fn place(&self, hash: u32) -> Result<(Place, Entries<'e>), Damaged> {
         let number = self.tree.page_of(hash);
         let page = self.tree.page(number)?;
-        Ok((number, page.at(page.find(hash))))
+        Ok(((number, page.find(hash)), page))
     }
 
     /// Returns the leaf that contains `hash`, with the changes of this edit.
     pub(crate) fn leaf(&self, hash: u32) -> Result<&[u8], Damaged> {
-        let (page, entry) = self.place(hash)?;
-        match self.changed.get(&(page, entry.from)) {
+        let (place, page) = self.place(hash)?;
+        self.leaf_at(place, page.at(place.1).part)
+    }
+
+    /// Returns the leaf at `place`, with the changes of this edit. Unchanged, it is in `part`.
+    fn leaf_at(&self, place: Place, part: u64) -> Result<&[u8], Damaged> {
+        match self.changed.get(&place) {
             Some(leaf) => Ok(leaf),
-            None => self.tree.part(entry.part),
+            None => self.tree.part(part),
         }
     }
 
     /// Returns the leaf that contains `hash`, to be changed. Expired bins are removed from the leaf.
     pub(crate) fn leaf_mut(&mut self, hash: u32, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
-        let (page, entry) = self.place(hash)?;
-        let (from, part) = (entry.from, entry.part);
-        if !self.changed.contains_key(&(page, from)) {
-            let (old, mut at) = (self.tree.part(part)?, 0);
+        let (place, page) = self.place(hash)?;
+        self.is_stale |= page.is_stale();
+        self.leaf_mut_at(place, page.at(place.1), now_ms)
+    }
+
+    /// Returns the leaf at `place`, to be changed, as [`TreeEdit::leaf_mut`] does.
+    fn leaf_mut_at(&mut self, place: Place, entry: LeafEntry, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
+        if !self.changed.contains_key(&place) {
+            let (old, mut at) = (self.tree.part(entry.part)?, 0);
             let mut leaf = Vec::with_capacity(old.len() + CHANGE_BYTES);
             if !entry.is_due(now_ms) {
                 // No bin has expired.
@@ -470,17 +556,85 @@ impl<'e> TreeEdit<'e> {
                 at = old.len();
             }
             while at < old.len() {
-                let place = BinRange::at(old, at)?;
-                if place.is_live(now_ms) {
-                    leaf.extend_from_slice(&old[place.whole()]);
+                let bin = BinRange::at(old, at)?;
+                if bin.is_live(now_ms) {
+                    leaf.extend_from_slice(&old[bin.whole()]);
                 } else {
                     self.count = self.count.saturating_sub(1);
                 }
-                at = place.end;
+                at = bin.end;
             }
-            self.changed.insert((page, from), leaf);
+            self.changed.insert(place, leaf);
         }
-        Ok(self.changed.get_mut(&(page, from)).expect("it was put there"))
+        Ok(self.changed.get_mut(&place).expect("it was put there"))
+    }
+
+    /// Returns true if a page has entries that do not ascend, or strays: bins that a lookup does not find, because it
+    /// reads another leaf.
+    fn is_disordered(&self, number: usize, set: Option<InSet<'_>>) -> Result<bool, Damaged> {
+        let page = self.tree.page(number)?;
+        if !page.ascends() {
+            return Ok(true);
+        }
+        for (place, entry) in page.iter().enumerate() {
+            let bins = hashed(self.leaf_at((number, place), entry.part)?, set)?;
+            if bins.iter().any(|(hash, _)| self.tree.page_of(*hash) != number || page.find(*hash) != place) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Mends the tree if a changed page is disordered: moves all strays into the leaves where lookups search them,
+    /// unless these have a bin with the same name, and counts the bins.
+    fn mend(&mut self, set: Option<InSet<'_>>, now_ms: u64) -> Result<(), Damaged> {
+        let changed: BTreeSet<usize> = self.changed.keys().map(|(page, _)| *page).collect();
+        let mut is_disordered = false;
+        for page in changed {
+            is_disordered = is_disordered || self.is_disordered(page, set)?;
+        }
+        if !is_disordered {
+            return Ok(());
+        }
+        let (mut strays, mut kept_bins) = (Vec::new(), 0);
+        for number in 0..self.tree.pages() {
+            let page = self.tree.page(number)?;
+            if !page.ascends() {
+                self.disordered.insert(number);
+            }
+            for (place, entry) in page.iter().enumerate() {
+                let leaf = self.leaf_at((number, place), entry.part)?;
+                let (mut kept, before) = (Vec::new(), strays.len());
+                for (hash, bin) in hashed(leaf, set)? {
+                    if self.tree.page_of(hash) == number && page.find(hash) == place {
+                        kept.extend_from_slice(&leaf[bin]);
+                        kept_bins += 1;
+                    } else {
+                        strays.push((hash, leaf[bin].to_vec()));
+                    }
+                }
+                if strays.len() > before {
+                    self.changed.insert((number, place), kept);
+                    self.disordered.insert(number);
+                }
+            }
+        }
+        self.count = kept_bins;
+        for (hash, bin) in strays {
+            let name = BinRange::at(&bin, 0)?;
+            let name = &bin[name.name..name.value];
+            // The end of the stray may be earlier than those of its leaf.
+            self.sets_ends = true;
+            let (place, page) = self.place(hash)?;
+            // A bin that this edit has removed must not return.
+            let is_known = has_name(self.tree.part(page.at(place.1).part)?, name)?;
+            let leaf = self.leaf_mut(hash, now_ms)?;
+            if !is_known && !has_name(leaf, name)? {
+                leaf.extend_from_slice(&bin);
+                self.count += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Returns all bins, end to end, if they are few enough for a plain record.
@@ -489,30 +643,33 @@ impl<'e> TreeEdit<'e> {
             return Ok(None);
         }
         let mut all = Vec::new();
-        for page in 0..self.tree.pages() {
-            for LeafEntry { from, part, .. } in self.tree.page(page)?.iter() {
-                let leaf = match self.changed.get(&(page, from)) {
-                    Some(leaf) => leaf,
-                    None => self.tree.part(part)?,
-                };
-                let mut at = 0;
+        for number in 0..self.tree.pages() {
+            for (place, entry) in self.tree.page(number)?.iter().enumerate() {
+                let (leaf, mut at) = (self.leaf_at((number, place), entry.part)?, 0);
                 while at < leaf.len() {
-                    let place = BinRange::at(leaf, at)?;
-                    if place.is_live(now_ms) {
-                        all.extend_from_slice(&leaf[place.whole()]);
+                    let bin = BinRange::at(leaf, at)?;
+                    if bin.is_live(now_ms) {
+                        all.extend_from_slice(&leaf[bin.whole()]);
                     }
-                    at = place.end;
+                    at = bin.end;
+                }
+                if all.len() > LARGE_BYTES / 4 {
+                    return Ok(None);
                 }
             }
         }
-        Ok((all.len() <= LARGE_BYTES / 4).then_some(all))
+        Ok(Some(all))
     }
 
     /// Returns the leaves of a page. Changed leaves are split or merged as needed.
-    fn leaves_of(&mut self, page: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
+    fn leaves_of(&mut self, number: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
+        if self.disordered.contains(&number) {
+            return self.leaves_of_disordered(number, set, parts);
+        }
+        let (page, page_end) = (self.tree.page(number)?, self.tree.page_end(number));
         let mut leaves: Vec<Leaf> = Vec::new();
-        for entry @ LeafEntry { from, part, .. } in self.tree.page(page)?.iter() {
-            let Some(bins) = self.changed.remove(&(page, from)) else {
+        for (place, entry @ LeafEntry { from, part, .. }) in page.iter().enumerate() {
+            let Some(bins) = self.changed.remove(&(number, place)) else {
                 leaves.push(Leaf::There(entry));
                 continue;
             };
@@ -546,7 +703,8 @@ impl<'e> TreeEdit<'e> {
                 }
             }
             if bins.len() > LEAF_BYTES_MAX {
-                leaves.extend(cut(from, &bins, may_end, set)?.into_iter().map(Leaf::New));
+                let range = from.into()..page.end_of(place, page_end);
+                leaves.extend(cut(range, &bins, may_end, set)?.into_iter().map(Leaf::New));
             } else {
                 leaves.push(Leaf::New(NewLeaf { from, bins, may_end }));
             }
@@ -565,6 +723,24 @@ impl<'e> TreeEdit<'e> {
         Ok(leaves)
     }
 
+    /// Returns new leaves for all bins of a disordered page.
+    fn leaves_of_disordered(
+        &mut self,
+        number: usize,
+        set: Option<InSet<'_>>,
+        parts: &mut Parts,
+    ) -> Result<Vec<Leaf>, Damaged> {
+        let page = self.tree.page(number)?;
+        let mut all = Vec::new();
+        for (place, entry) in page.iter().enumerate() {
+            all.extend_from_slice(self.leaf_at((number, place), entry.part)?);
+            self.changed.remove(&(number, place));
+            parts.gone.push(entry.part);
+        }
+        let leaves = cut(page.from.into()..self.tree.page_end(number), &all, true, set)?;
+        Ok(leaves.into_iter().map(Leaf::New).collect())
+    }
+
     /// Returns true if a bin of the leaf with this entry may have an end.
     fn may_end(&self, entry: &LeafEntry) -> bool {
         self.sets_ends || entry.first_end != NO_END
@@ -574,18 +750,17 @@ impl<'e> TreeEdit<'e> {
     /// the entries are copied, except those of the leaf and of its page. Otherwise writes nothing, and returns `None`.
     fn finish_one(&mut self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<u64>, Damaged> {
         let tree = self.tree;
-        let (1, Some((&(number, from), bins))) = (self.changed.len(), self.changed.first_key_value()) else {
+        let (1, Some((&(number, place), bins))) = (self.changed.len(), self.changed.first_key_value()) else {
             return Ok(None);
         };
-        if !(LEAF_BYTES_MIN..=LEAF_BYTES_MAX).contains(&bins.len()) {
+        if !(LEAF_BYTES_MIN..=LEAF_BYTES_MAX).contains(&bins.len()) || !self.disordered.is_empty() {
             return Ok(None);
         }
         let page = tree.page(number)?;
         let (_, bins) = self.changed.pop_first().expect("there is one");
-        let place = page.find(from);
         let old = page.at(place);
         parts.gone.push(old.part);
-        let mut entry = NewLeaf { from, bins, may_end: self.may_end(&old) }.entry(tree.source, parts)?;
+        let mut entry = NewLeaf { from: old.from, bins, may_end: self.may_end(&old) }.entry(tree.source, parts)?;
         let mut in_root = place;
         if tree.levels == 2 {
             let old = tree.root.at(number);
@@ -595,7 +770,7 @@ impl<'e> TreeEdit<'e> {
             let first_end = if ends { page.first_end_with(place, entry.first_end) } else { NO_END };
             (entry, in_root) = (LeafEntry { from: old.from, part, first_end }, number);
         }
-        to.reserve(HEAD_BYTES + tree.root.0.len() + HEAD_REST_BYTES);
+        to.reserve(HEAD_BYTES + tree.root.bytes.len() + HEAD_REST_BYTES);
         put_head(tree.object, tree.levels, tree.root.len(), to);
         tree.root.push_with(in_root, entry, to);
         let ends = tree.first_end.min(entry.first_end) != NO_END;
@@ -610,6 +785,9 @@ impl<'e> TreeEdit<'e> {
         parts: &mut Parts,
         to: &mut Vec<u8>,
     ) -> Result<Finished, Damaged> {
+        if self.is_stale {
+            self.mend(set, now_ms)?;
+        }
         if let Some(all) = self.flat(now_ms)? {
             return Ok(Finished::Flat(all));
         }
@@ -620,8 +798,8 @@ impl<'e> TreeEdit<'e> {
         let mut pages = Vec::new();
         for number in 0..self.tree.pages() {
             let entry = if self.tree.levels == 1 { NO_PAGE } else { self.tree.root.at(number) };
-            let is_changed = self.changed.range((number, 0)..=(number, u32::MAX)).next().is_some();
-            if !is_changed && self.tree.levels == 2 {
+            let is_changed = self.changed.range((number, 0)..=(number, usize::MAX)).next().is_some();
+            if !is_changed && !self.disordered.contains(&number) && self.tree.levels == 2 {
                 pages.push(Page::There(entry));
                 continue;
             }
@@ -629,8 +807,7 @@ impl<'e> TreeEdit<'e> {
                 parts.gone.push(entry.part);
             }
             let leaves = self.leaves_of(number, set, parts)?;
-            let is_empty = matches!(&leaves[..], [Leaf::New(leaf)] if leaf.bins.is_empty());
-            if is_empty && self.tree.levels == 2 && self.tree.pages() > 1 {
+            if matches!(&leaves[..], [Leaf::New(leaf)] if leaf.bins.is_empty()) {
                 continue;
             }
             let entries = leaves.into_iter().map(|leaf| leaf.entry(source, parts)).collect::<Result<_, _>>()?;
@@ -646,7 +823,8 @@ impl<'e> TreeEdit<'e> {
     /// Removes expired bins from up to `leaves_max` leaves.
     pub(crate) fn sweep(&mut self, now_ms: u64, leaves_max: usize) -> Result<(), Damaged> {
         for leaf in self.tree.due(now_ms).take(leaves_max) {
-            self.leaf_mut(leaf?.0, now_ms)?;
+            let (place, entry) = leaf?;
+            self.leaf_mut_at(place, entry, now_ms)?;
         }
         Ok(())
     }
@@ -663,19 +841,19 @@ fn put_head(object: u64, levels: u8, entries: usize, to: &mut Vec<u8>) {
 /// New pages below the root are added to `parts`. Returns the earliest expiry of all bins.
 fn put_root(
     object: u64,
-    pages: Vec<Page>,
+    mut pages: Vec<Page>,
     tree: &Tree<'_>,
     parts: &mut Parts,
     to: &mut Vec<u8>,
 ) -> Result<u64, Damaged> {
     let source = tree.source;
+    pages.first_mut().ok_or(Damaged)?.put_first(tree, parts)?;
     let mut cut = Vec::new();
     for page in pages {
         match page {
             Page::New(from, entries) if entries.len() > PAGE_ENTRIES_MAX => {
-                for (at, chunk) in entries.chunks(PAGE_ENTRIES).enumerate() {
-                    cut.push(Page::New(if at == 0 { from } else { chunk[0].from }, chunk.to_vec()));
-                }
+                debug_assert_eq!(from, entries[0].from, "the first entry begins where its page begins");
+                cut.extend(entries.chunks(PAGE_ENTRIES).map(|chunk| Page::New(chunk[0].from, chunk.to_vec())));
             }
             page => cut.push(page),
         }
@@ -684,7 +862,7 @@ fn put_root(
         [Page::New(_, entries)] => (1, std::mem::take(entries)),
         [Page::There(entry)] => {
             parts.gone.push(entry.part);
-            (1, Entries::of(tree.part(entry.part)?)?.iter().collect())
+            (1, Entries::of(tree.part(entry.part)?, 0)?.iter().collect())
         }
         _ => {
             let entries = cut.into_iter().map(|page| match page {
@@ -700,9 +878,8 @@ fn put_root(
     };
     put_head(object, levels, root.len(), to);
     let ends = first_end(&root);
-    root.into_iter()
-        .enumerate()
-        .for_each(|(at, entry)| LeafEntry { from: if at == 0 { 0 } else { entry.from }, ..entry }.push(to));
+    debug_assert_eq!(root[0].from, 0, "the first entry begins at the lowest hash");
+    root.into_iter().for_each(|entry| entry.push(to));
     Ok(ends)
 }
 
@@ -714,8 +891,9 @@ pub(crate) fn grow(
     parts: &mut Parts,
     to: &mut Vec<u8>,
 ) -> Result<(), Damaged> {
-    let entries = cut(0, body, true, set)?.into_iter().map(|leaf| leaf.entry(source, parts));
+    let entries = cut(0..crate::HASHES, body, true, set)?.into_iter().map(|leaf| leaf.entry(source, parts));
     let pages = vec![Page::New(0, entries.collect::<Result<_, _>>()?)];
-    let none = Tree { object: 0, levels: 1, root: Entries(&[]), count: 0, first_end: NO_END, source };
+    let none =
+        Tree { object: 0, levels: 1, root: Entries { bytes: &[], from: 0 }, count: 0, first_end: NO_END, source };
     put_root(source.fresh(), pages, &none, parts, to).map(drop)
 }

@@ -104,34 +104,67 @@ impl Tried {
         self.check_parts();
     }
 
-    /// Checks that the head refers to each part exactly once, and that no bin ends before the end in its entry.
+    /// Checks that the head refers to each part exactly once, that no bin ends before the end in its entry, and that
+    /// the entries ascend from the bound of their page. Also checks that each bin lies in the leaf for its hash, and
+    /// the number of bins.
     fn check_parts(&self) {
         let Some((Kind::Large | Kind::LargeInSet, bytes)) = &self.there else {
             assert!(self.shelf.parts.is_empty());
             return;
         };
-        let end_of = |entry: &[u8]| entry[12..].iter().rev().fold(0, |end, byte| end << 8 | u64::from(*byte));
-        let entries = |bytes: &[u8]| -> Vec<(u64, u64)> {
-            let entries = bytes.chunks(ENTRY_BYTES);
-            entries.map(|entry| (u64::from_le_bytes(entry[4..12].try_into().unwrap()), end_of(entry))).collect()
-        };
-        let count = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
-        let root = entries(&bytes[13..13 + ENTRY_BYTES * count]);
+        let root = self.entries_of_root();
         let pages = if bytes[8] == 2 { root.clone() } else { Vec::new() };
-        for (page, end) in &pages {
-            let ends = entries(&self.shelf.parts[page]).into_iter().map(|(_, end)| end);
-            assert_eq!(ends.min(), Some(*end), "a page ends with the first of its leaves");
+        let (mut leaves, mut named) = (Vec::new(), HashSet::new());
+        for (from, page, end) in &pages {
+            let page_bytes = &self.shelf.parts[page];
+            assert!(named.insert(*page) && page_bytes.len() <= 256 * ENTRY_BYTES);
+            let entries = entries(page_bytes);
+            assert_eq!(
+                entries.iter().map(|entry| entry.2).min(),
+                Some(*end),
+                "a page ends with the first of its leaves"
+            );
+            assert_eq!(entries[0].0, *from, "the first entry of a page begins where the page begins");
+            leaves.extend(entries);
         }
-        let leaves = match bytes[8] {
-            2 => pages.iter().flat_map(|(page, _)| entries(&self.shelf.parts[page])).collect(),
-            _ => root,
-        };
-        let (pages, leaves): (Vec<u64>, Vec<u64>) =
-            (pages.into_iter().map(|(page, _)| page).collect(), leaves.into_iter().map(|(leaf, _)| leaf).collect());
-        assert!(pages.iter().all(|page| self.shelf.parts[page].len() <= 256 * ENTRY_BYTES));
-        let named: HashSet<u64> = pages.iter().chain(&leaves).copied().collect();
-        assert_eq!(named.len(), pages.len() + leaves.len());
+        if bytes[8] == 1 {
+            leaves = root;
+        }
+        assert_eq!(leaves[0].0, 0, "the first leaf begins at the lowest hash");
+        let mut count = 0;
+        for (at, (from, leaf, _)) in leaves.iter().enumerate() {
+            let to = leaves.get(at + 1).map_or(HASHES, |next| next.0.into());
+            assert!(u64::from(*from) < to, "the entries of leaves ascend");
+            assert!(named.insert(*leaf), "a part is named twice");
+            for hash in self.hashes(&self.shelf.parts[leaf]) {
+                assert!((u64::from(*from)..to).contains(&hash.into()), "a bin lies outside the range of its leaf");
+                count += 1;
+            }
+        }
         assert_eq!(named, self.shelf.parts.keys().copied().collect());
+        assert_eq!(self.record().unwrap().count_at_most(0), Ok(count), "the head counts all bins");
+    }
+
+    fn entries_of_root(&self) -> Vec<(u32, u64, u64)> {
+        let bytes = &self.there.as_ref().unwrap().1;
+        let count = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
+        entries(&bytes[13..13 + ENTRY_BYTES * count])
+    }
+
+    /// Returns the hash of the name of each bin of a leaf, whose bins are those of a plain record.
+    fn hashes(&self, leaf: &[u8]) -> Vec<u32> {
+        let (kind, front) = match self.in_set {
+            true => (Kind::InSet, [0, 0, 1].to_vec()),
+            false => (Kind::Hash, vec![1]),
+        };
+        let mut bytes = front;
+        if self.in_set {
+            let set = self.record().unwrap().set().unwrap();
+            bytes[..2].copy_from_slice(&[set.set().number() as u8, set.set().generation() as u8]);
+        }
+        bytes.extend_from_slice(leaf);
+        let record = Record::of(kind, &bytes, &self.sets, &NoParts).unwrap().unwrap();
+        record.bins(0).map(|bin| hash(bin.unwrap().name.text(&mut Digits::new()))).collect()
     }
 
     fn check(&self) {
@@ -151,7 +184,7 @@ impl Tried {
                 .collect();
             let wanted: Model =
                 self.model.iter().filter(|(_, (_, end))| live(*end, at)).map(|(k, v)| (k.clone(), v.clone())).collect();
-            assert_eq!(told, wanted);
+            assert!(told == wanted, "{} bins instead of {}", told.len(), wanted.len());
             assert_eq!((record.count(at), record.is_empty(at)), (Ok(wanted.len()), Ok(wanted.is_empty())));
         }
     }
@@ -162,6 +195,15 @@ impl Tried {
         let live = self.model.get(name).filter(|(_, end)| end.is_none_or(|end| end > self.now_ms));
         assert_eq!(told.as_ref(), live);
     }
+}
+
+/// Returns the entries of a page: the lowest hash, the part and the first end of each.
+fn entries(page: &[u8]) -> Vec<(u32, u64, u64)> {
+    let entry = |entry: &[u8]| {
+        let end = entry[12..].iter().rev().fold(0, |end, byte| end << 8 | u64::from(*byte));
+        (u32::from_le_bytes(entry[..4].try_into().unwrap()), u64::from_le_bytes(entry[4..12].try_into().unwrap()), end)
+    };
+    page.chunks(ENTRY_BYTES).map(entry).collect()
 }
 
 fn object(bytes: &[u8]) -> Option<[u8; 8]> {
@@ -412,5 +454,194 @@ fn missing_part_is_reported_and_damaged_head_never_panics() {
                 }
             }
         }
+    }
+}
+
+/// The bins that remain after a drain, in the order of hashes.
+#[derive(Clone, Copy, Debug)]
+enum Rest {
+    First,
+    Last,
+    Middle,
+    Any,
+}
+
+/// Returns names in the order of their hashes.
+fn names_by_hash(names: usize) -> Vec<Vec<u8>> {
+    let mut all: Vec<_> = (0..names).map(|number| format!("user:{number}").into_bytes()).collect();
+    all.sort_by_key(|name| hash(name));
+    all
+}
+
+fn set_bin(tried: &mut Tried, name: &[u8], bytes: usize, mark: u8) {
+    tried.change(|edit, model| {
+        let value = vec![mark; bytes];
+        assert_eq!(edit.set(&Name::new(name), &Value::Text(&value), false), Ok(!model.contains_key(name)));
+        model.insert(name.to_vec(), (value, None));
+    });
+}
+
+/// A tree is drained to a few bins in one place of the order, bin by bin or many at once, and filled again, so that
+/// pages are added, divided and dropped at each end. Values of 330 bytes make a leaf of two or three bins.
+#[test]
+fn tree_that_is_drained_in_any_order_and_filled_again_loses_no_bin() {
+    let (mut two_levels, mut pages_dropped, mut first_dropped) = (0, 0, 0);
+    for seed in 0..6u64 {
+        println!("seed {seed}");
+        let (mut prng, mut tried) = (Prng::new(seed), Tried::new(seed % 4 == 3));
+        let names = names_by_hash(if seed % 3 == 0 { 1300 } else { 900 });
+        let chunk_bins = [1, 1, 40][seed as usize % 3];
+        let mut order = names.clone();
+        for cycle in 0..3u64 {
+            prng_shuffle(&mut prng, &mut order);
+            for chunk in order.chunks(chunk_bins) {
+                tried.change(|edit, model| {
+                    for name in chunk {
+                        let value = vec![b'a' + cycle as u8; 330];
+                        let is_new = edit.set(&Name::new(name), &Value::Text(&value), false);
+                        assert_eq!(is_new, Ok(!model.contains_key(name)));
+                        model.insert(name.clone(), (value, None));
+                    }
+                });
+            }
+            two_levels += usize::from(tried.there.as_ref().unwrap().1[8] == 2);
+            tried.check();
+            let few = 20 + prng.below(60) as usize;
+            let rest = [Rest::Last, Rest::First, Rest::Middle, Rest::Any][(seed + cycle) as usize % 4];
+            let at = match rest {
+                Rest::First => 0,
+                Rest::Last => names.len() - few,
+                _ => prng.below((names.len() - few) as u64) as usize,
+            };
+            let kept: HashSet<&Vec<u8>> = match rest {
+                Rest::Any => (0..few).map(|_| &names[prng.below(names.len() as u64) as usize]).collect(),
+                _ => names[at..at + few].iter().collect(),
+            };
+            prng_shuffle(&mut prng, &mut order);
+            let gone: Vec<_> = order.iter().filter(|name| !kept.contains(name)).collect();
+            for chunk in gone.chunks(chunk_bins) {
+                let before = tried.first_page();
+                tried.change(|edit, model| {
+                    for name in chunk {
+                        assert_eq!(edit.remove(&Name::new(name)), Ok(true));
+                        model.remove(*name);
+                    }
+                });
+                let after = tried.first_page();
+                pages_dropped += usize::from(after.0 < before.0);
+                first_dropped += usize::from(after.0 > 1 && after.0 < before.0 && after.1 != before.1);
+            }
+            tried.check();
+            for name in &names {
+                tried.find(name);
+            }
+        }
+    }
+    assert!(two_levels > 10 && pages_dropped > 20 && first_dropped > 1, "{two_levels} {pages_dropped} {first_dropped}");
+}
+
+fn prng_shuffle(prng: &mut Prng, names: &mut [Vec<u8>]) {
+    for at in (1..names.len()).rev() {
+        names.swap(at, prng.below(at as u64 + 1) as usize);
+    }
+}
+
+impl Tried {
+    /// Returns the number of pages, and the part of the first one.
+    fn first_page(&self) -> (usize, u64) {
+        match &self.there {
+            Some((Kind::Large | Kind::LargeInSet, bytes)) if bytes[8] == 2 => {
+                let root = self.entries_of_root();
+                (root.len(), root[0].1)
+            }
+            _ => (1, 0),
+        }
+    }
+
+    /// Returns the part of the first page, whose first entry is changed to begin above 0: an earlier version left it so
+    /// after it had dropped the page before it.
+    fn make_first_page_stale(&mut self) -> u64 {
+        let (pages, first) = self.first_page();
+        assert!(pages > 1);
+        let page = self.shelf.parts.get_mut(&first).unwrap();
+        let last = entries(page).last().unwrap().0;
+        page[..4].copy_from_slice(&(last / 2).to_le_bytes());
+        first
+    }
+}
+
+/// An earlier version left the first entry of the first page above 0. No bin is lost yet.
+#[test]
+fn first_page_with_a_high_bound_is_read_with_the_right_one_and_mended_by_a_change() {
+    let names = names_by_hash(900);
+    for changed in [0, 3, 100] {
+        let mut tried = Tried::new(false);
+        names.iter().for_each(|name| set_bin(&mut tried, name, 330, b'a'));
+        tried.make_first_page_stale();
+        tried.check();
+        names.iter().for_each(|name| tried.find(name));
+        // The bin becomes long enough to divide its leaf.
+        set_bin(&mut tried, &names[changed], 900, b'b');
+        tried.check();
+        names.iter().for_each(|name| tried.find(name));
+    }
+}
+
+/// An earlier version wrote changes of the first leaf into the leaf of the high bound, whose bins it lost: that leaf
+/// has copies of the first one's bins, and bins that only it has.
+#[test]
+fn first_page_with_bins_in_wrong_leaves_is_mended_by_the_next_change_in_it() {
+    let names = names_by_hash(900);
+    for order in [false, true] {
+        let mut tried = Tried::new(false);
+        names.iter().for_each(|name| set_bin(&mut tried, name, 330, b'a'));
+        let first = tried.make_first_page_stale();
+        let page = tried.shelf.parts[&first].clone();
+        let all = entries(&page);
+        let high = all.iter().rposition(|entry| entry.0 <= all[0].0).unwrap();
+        let (from, to) = (all[high].0, all[high + 1].0);
+        // The first leaf's bins replace those of the other one; a bin is added to them, and one is missing.
+        let mut wrong = tried.shelf.parts[&all[0].1].clone();
+        let added =
+            (0..).map(|number| format!("new:{number}").into_bytes()).find(|name| hash(name) < all[1].0).unwrap();
+        let mut plain = Vec::new();
+        let mut edit = Edit::of(None, 0, &mut plain).unwrap();
+        edit.set(&Name::new(&added), &Value::Text(b"value"), false).unwrap();
+        assert!(edit.finish());
+        wrong.extend_from_slice(&plain[1..]);
+        tried.shelf.parts.insert(all[high].1, wrong);
+        if order {
+            // Two entries do not ascend.
+            let page = tried.shelf.parts.get_mut(&first).unwrap();
+            let (low, other) = (5 * ENTRY_BYTES, 9 * ENTRY_BYTES);
+            let (one, two) = (page[low..low + 4].to_vec(), page[other..other + 4].to_vec());
+            page[low..low + 4].copy_from_slice(&two);
+            page[other..other + 4].copy_from_slice(&one);
+        }
+        // A walk in steps ends.
+        let (mut at, mut steps) = (0, 0);
+        while at < HASHES {
+            let end = tried.record().unwrap().step_end(at as u32).unwrap();
+            assert!(end > at);
+            (at, steps) = (end, steps + 1);
+        }
+        assert!(steps > 300, "{steps}");
+        tried.model.insert(added.clone(), (b"value".to_vec(), None));
+        tried.model.retain(|name, _| name == &added || !(from..to).contains(&hash(name)));
+        tried.change(|edit, model| {
+            assert_eq!(edit.remove(&Name::new(&names[0])), Ok(true));
+            model.remove(&names[0]);
+        });
+        tried.check();
+        tried.find(&added);
+        names.iter().for_each(|name| set_bin(&mut tried, name, 330, b'c'));
+        tried.check();
+        for name in names.iter().chain([&added]) {
+            tried.change(|edit, model| {
+                assert_eq!(edit.remove(&Name::new(name)), Ok(true));
+                model.remove(name);
+            });
+        }
+        assert!(tried.there.is_none() && tried.shelf.parts.is_empty());
     }
 }
