@@ -443,8 +443,9 @@ fn draw_one(
     match found.1 {
         None => walk.steps += 1,
         Some(name) => {
-            walk.steps = 0;
+            (walk.steps, walk.repeats) = (0, walk.repeats + 1);
             if let Some(name) = name {
+                walk.repeats = 0;
                 (walk.wanted, walk.keys) = (walk.wanted - 1, walk.keys + 1);
                 if distinct {
                     walk.found_hashes.insert(name);
@@ -453,7 +454,7 @@ fn draw_one(
         }
     }
     // Gives up after so many consecutive parts without fields that they must have been all parts.
-    Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
+    Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16) && walk.repeats < REPEATS_MAX)
 }
 
 /// Returns a 64-bit hash of a field's name. Two names of one record have the same hash only very rarely.
@@ -465,6 +466,10 @@ fn hash_of(bin: &Bin<'_>) -> u64 {
 
 /// The maximum number of random fields, which may repeat, that one visit draws.
 const DRAWN_AT_ONCE_MAX: u64 = 256;
+
+/// The number of consecutive draws of fields that the reply already has, after which the reply is complete. At most one
+/// field in [`WALKED_SHARE`] is drawn, so a record with that many repeats has fewer fields than it counts.
+const REPEATS_MAX: usize = 10_000;
 
 /// The inverse of a share. If a request for distinct fields asks for at least `1 / WALKED_SHARE` of the fields, the
 /// command walks over all fields instead of drawing them one by one.

@@ -40,6 +40,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) examined: usize,
     /// The number of steps, of those kinds that the command limits.
     pub(in crate::resp) steps: usize,
+    /// The number of consecutive draws of fields that the reply already has.
+    pub(in crate::resp) repeats: usize,
     /// The position at which the walk began.
     pub(in crate::resp) start: u64,
     /// The mean length of popped elements in the reply, in bytes; 0 until a step of them did not fit into the output.
