@@ -6,7 +6,11 @@
 //! ```text
 //!   slot   bits 32-63 fingerprint   bits 0-31 node number + 1; 0: empty
 //!   pages  hash page ──> number of the page that holds its slots
+//!   next   page of slots ──> number of the page that holds more slots of the same hash page + 1; 0: none
 //! ```
+//!
+//! Clients choose the identifiers, so the hash has a secret: a client cannot compute identifiers that share a hash page.
+//! If a page is full all the same, a page is chained to it, so every sequence of identifiers has room.
 //!
 //! Nodes are never removed. A split writes two new pages and then replaces the old one. A reader that misses looks
 //! again if the number of pages changed, so a split hides no node. The old page is reused two epochs later.
@@ -22,7 +26,8 @@ use crate::paged::{PAGE, Paged};
 use crate::sync::AtomicU64;
 
 /// The mean number of nodes in a hash page above which the map splits a page. Pages that are not split yet hold up to
-/// twice the mean, 840 nodes, so one of 1,024 slots is full with a probability below 10^-9.
+/// twice the mean, 840 nodes, so one of 1,024 slots is full with a probability below 10^-9. A full page gets a chained
+/// one.
 const PAGE_NODES_MAX: u64 = 420;
 
 /// The maximum number of nodes that [`Ids::find_many`] looks up at once.
@@ -39,11 +44,33 @@ pub(crate) fn check_node(node: u64) -> Result<(), GraphError> {
     if node == 0 || node == u64::MAX { Err(GraphError::ReservedNode(node)) } else { Ok(()) }
 }
 
+/// The hash of identifiers, with a secret.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdHash {
+    keys: [u64; 2],
+}
+
+impl IdHash {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { keys: [split_mix(seed), split_mix(!seed) | 1] }
+    }
+
+    /// Hashes an identifier. Without the keys, the bits of the product are unknown: [`split_mix`] alone has an inverse.
+    #[inline]
+    fn of(self, external: u64) -> u64 {
+        let product = u128::from(external ^ self.keys[0]) * u128::from(self.keys[1]);
+        split_mix(product as u64 ^ (product >> 64) as u64)
+    }
+}
+
 /// The map. One writer changes it; readers take no lock.
 #[derive(Debug)]
 pub(crate) struct Ids {
+    hash: IdHash,
     slots: Paged<AtomicU64>,
     pages: Paged<AtomicU32>,
+    /// The page that is chained to each page of slots, plus 1. Almost always without elements.
+    next: Paged<AtomicU32>,
     page_count: AtomicU64,
     /// The identifier of each node, by its number.
     externals: Paged<AtomicU64>,
@@ -64,19 +91,21 @@ fn page_of(hash: u64, pages: u64) -> u32 {
     (if wide < pages { wide } else { hash & ((1 << level) - 1) }) as u32
 }
 
-/// Writes a slot into a page that has room.
-fn place(page: &[AtomicU64], hash: u64, number: u32) {
+/// Writes a slot into a page. Returns false if the page is full.
+fn place(page: &[AtomicU64], hash: u64, number: u32) -> bool {
     let slot = (hash >> 32) << 32 | u64::from(number + 1);
     let start = (hash >> 22) as usize;
     let free = (0..PAGE).map(|step| &page[(start + step) % PAGE]).find(|word| word.load(Relaxed) == 0);
-    free.expect("a page is split before it is full").store(slot, Release);
+    free.inspect(|word| word.store(slot, Release)).is_some()
 }
 
 impl Ids {
-    pub(crate) fn new(spare: &mut IdPages) -> Self {
+    pub(crate) fn new(hash: IdHash, spare: &mut IdPages) -> Self {
         let ids = Self {
+            hash,
             slots: Paged::new(),
             pages: Paged::new(),
+            next: Paged::new(),
             page_count: AtomicU64::new(1),
             externals: Paged::new(),
             nodes: AtomicU64::new(0),
@@ -93,7 +122,7 @@ impl Ids {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.bytes() + self.pages.bytes() + self.externals.bytes()
+        self.slots.bytes() + self.pages.bytes() + self.next.bytes() + self.externals.bytes()
     }
 
     /// Returns the identifier of a node.
@@ -137,7 +166,7 @@ impl Ids {
     /// Returns the number of the node with an identifier.
     #[inline]
     pub(crate) fn find(&self, external: u64) -> Option<u32> {
-        let hash = split_mix(external);
+        let hash = self.hash.of(external);
         let mut pages = self.page_count.load(Acquire);
         loop {
             if let Some(number) = self.probe(external, hash, pages) {
@@ -157,7 +186,7 @@ impl Ids {
         let mut found = [None; FIND_MAX];
         let pages = self.page_count.load(Acquire);
         let page = |external: u64| {
-            let hash = split_mix(external);
+            let hash = self.hash.of(external);
             let page = self.pages.find(page_of(hash, pages)).map_or(0, |page| page.load(Acquire));
             (hash, self.slots.page(page as usize))
         };
@@ -183,7 +212,7 @@ impl Ids {
         }
         for ((external, found), is_right) in externals.iter().zip(&mut found).zip(is_right) {
             if !is_right {
-                // Another node has the fingerprint, the page was split meanwhile, or the node is absent.
+                // Another node has the fingerprint, the page is full or was split meanwhile, or the node is absent.
                 *found = self.find(*external);
             }
         }
@@ -191,18 +220,42 @@ impl Ids {
     }
 
     fn probe(&self, external: u64, hash: u64, pages: u64) -> Option<u32> {
-        let page = self.slots.page(self.pages.find(page_of(hash, pages))?.load(Acquire) as usize)?;
+        let mut at = self.pages.find(page_of(hash, pages))?.load(Acquire);
         let start = (hash >> 22) as usize;
-        for step in 0..PAGE {
-            let slot = page[(start + step) % PAGE].load(Acquire);
-            if slot == 0 {
-                return None;
+        loop {
+            let page = self.slots.page(at as usize)?;
+            for step in 0..PAGE {
+                let slot = page[(start + step) % PAGE].load(Acquire);
+                if slot == 0 {
+                    return None;
+                }
+                if slot >> 32 == hash >> 32 && self.external(slot as u32 - 1) == external {
+                    return Some(slot as u32 - 1);
+                }
             }
-            if slot >> 32 == hash >> 32 && self.external(slot as u32 - 1) == external {
-                return Some(slot as u32 - 1);
-            }
+            at = self.next_of(at)?;
         }
-        None
+    }
+
+    /// Returns the page that is chained to a page of slots.
+    #[cold]
+    fn next_of(&self, page: u32) -> Option<u32> {
+        self.next.find(page)?.load(Acquire).checked_sub(1)
+    }
+
+    /// Writes a slot into a page, or into the first page with room that is chained to it.
+    fn place_from(&self, page: u32, (hash, number): (u64, u32), spare: &mut IdPages, epochs: &Epochs) {
+        let mut page = page;
+        while !place(self.slots.create_page(page as usize), hash, number) {
+            page = match self.next_of(page) {
+                Some(next) => next,
+                None => {
+                    let next = self.spare_page(spare, epochs);
+                    self.next.create(page).store(next + 1, Release);
+                    next
+                }
+            };
+        }
     }
 
     /// Adds a node and returns its number, or `None` if the map is full. The caller knows that the node is absent. A
@@ -217,9 +270,9 @@ impl Ids {
             self.split(spare, epochs);
         }
         if external != LOST {
-            let hash = split_mix(external);
+            let hash = self.hash.of(external);
             let page = self.pages.create(page_of(hash, self.page_count.load(Relaxed))).load(Relaxed);
-            place(self.slots.create_page(page as usize), hash, number);
+            self.place_from(page, (hash, number), spare, epochs);
         }
         self.nodes.store(u64::from(number) + 1, Release);
         Some(number)
@@ -230,16 +283,24 @@ impl Ids {
         let old_hash_page = (pages - (1 << pages.ilog2())) as u32;
         let old = self.pages.create(old_hash_page).load(Relaxed);
         let (low, high) = (self.spare_page(spare, epochs), self.spare_page(spare, epochs));
-        for word in self.slots.create_page(old as usize) {
-            let Some(number) = (word.load(Relaxed) as u32).checked_sub(1) else { continue };
-            let hash = split_mix(self.external(number));
-            let page = if page_of(hash, pages + 1) == old_hash_page { low } else { high };
-            place(self.slots.create_page(page as usize), hash, number);
+        for page in self.chain(old) {
+            for word in self.slots.create_page(page as usize) {
+                let Some(number) = (word.load(Relaxed) as u32).checked_sub(1) else { continue };
+                let hash = self.hash.of(self.external(number));
+                let page = if page_of(hash, pages + 1) == old_hash_page { low } else { high };
+                self.place_from(page, (hash, number), spare, epochs);
+            }
         }
         self.pages.create(pages as u32).store(high, Release);
         self.page_count.store(pages + 1, Release);
         self.pages.create(old_hash_page).store(low, Release);
-        spare.replaced.push_back((old, epochs.now()));
+        // Not earlier: a replaced page becomes spare while readers advance.
+        spare.replaced.extend(self.chain(old).map(|page| (page, epochs.now())));
+    }
+
+    /// Returns a page of slots and those that are chained to it.
+    fn chain(&self, page: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(page), |page| self.next_of(*page))
     }
 
     /// Returns an empty page for slots: one that no reader can see any more, or a new one.
@@ -250,6 +311,9 @@ impl Ids {
         {
             spare.replaced.pop_front();
             self.slots.create_page(page as usize).iter().for_each(|word| word.store(0, Relaxed));
+            if let Some(next) = self.next.find(page) {
+                next.store(0, Relaxed);
+            }
             return page;
         }
         spare.created += 1;
@@ -265,7 +329,7 @@ mod tests {
     #[test]
     fn growing_map_finds_every_node_and_no_other() {
         let (epochs, mut spare) = (Epochs::new(1), IdPages::default());
-        let ids = Ids::new(&mut spare);
+        let ids = Ids::new(IdHash::new(1), &mut spare);
         for number in 0..200_000u32 {
             let external = u64::from(number) * 3 + 1;
             assert_eq!(ids.find(external), None);
@@ -281,5 +345,39 @@ mod tests {
             assert_eq!(ids.find_many(part)[..part.len()], expected);
         }
         assert!(spare.created < 520, "{} pages: replaced pages are reused", spare.created);
+    }
+
+    #[test]
+    fn identifiers_of_one_hash_page_get_chained_pages() {
+        let (epochs, mut spare, hash) = (Epochs::new(1), IdPages::default(), IdHash::new(7));
+        let ids = Ids::new(hash, &mut spare);
+        // The map has fewer than 2^4 hash pages, so all of these stay in page 0 whatever is split.
+        let chosen: Vec<u64> = (1..).filter(|external| hash.of(*external) & 0xF == 0).take(5000).collect();
+        for (number, external) in chosen.iter().enumerate() {
+            assert_eq!(ids.find(*external), None);
+            assert_eq!(ids.add(*external, &mut spare, &epochs), Some(number as u32));
+        }
+        assert!(ids.chain(ids.pages.create(0).load(Relaxed)).count() >= 5, "no page was chained");
+        for (number, external) in chosen.iter().enumerate() {
+            assert_eq!(ids.find(*external), Some(number as u32));
+            assert_eq!(ids.find_many(&[*external, u64::MAX])[..2], [Some(number as u32), None]);
+        }
+        // Other identifiers split page 0 with its chain, whose pages are reused.
+        let others: Vec<u64> = (1..).filter(|external| hash.of(*external) & 0xF != 0).take(200_000).collect();
+        for external in &others {
+            ids.add(*external, &mut spare, &epochs).expect("room");
+        }
+        for (number, external) in chosen.iter().chain(&others).enumerate() {
+            assert_eq!(ids.find(*external), Some(number as u32));
+        }
+        assert!(spare.created < 540, "{} pages: replaced pages are reused", spare.created);
+        assert_eq!(ids.chain(ids.pages.create(0).load(Relaxed)).count(), 1, "a chain was not divided");
+    }
+
+    #[test]
+    fn hash_depends_on_its_seed() {
+        let low = |seed| (1..=64).filter(|external| IdHash::new(seed).of(*external) & 1 == 0).collect::<Vec<u64>>();
+        assert_ne!(low(1), low(2));
+        assert_ne!(IdHash::new(1).of(5), split_mix(5));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bulk::batch::BulkState;
 use crate::epoch::Epochs;
 use crate::error::GraphError;
-use crate::ids::{IdPages, Ids};
+use crate::ids::{IdHash, IdPages, Ids};
 use crate::leaf::LeafEntries;
 use crate::limits::{GRAPHS_MAX, TYPES_MAX};
 use crate::memory::AtomicU32;
@@ -24,6 +24,8 @@ pub(crate) struct StoreState {
     pub(crate) pool: Pool,
     pub(crate) epochs: Epochs,
     pub(crate) tombstones: TombstoneClock,
+    /// The hash of the identifiers of all graphs.
+    pub(crate) id_hash: IdHash,
     /// The graphs by their numbers. A dropped one stays until its segments are free, so that no other graph gets its
     /// number before. Written only when a graph is created, and when its number is free again.
     pub(crate) graphs: RwLock<GraphSlots>,
@@ -39,13 +41,14 @@ pub(crate) struct StoreState {
 pub(crate) type GraphSlots = [Option<Arc<GraphState>>; GRAPHS_MAX];
 
 impl StoreState {
-    pub(crate) fn new(pool: Pool, epochs: Epochs) -> Self {
+    pub(crate) fn new(pool: Pool, epochs: Epochs, id_hash: IdHash) -> Self {
         Self {
             pool,
             epochs,
             tombstones: TombstoneClock::new(),
+            id_hash,
             graphs: RwLock::new([const { None }; GRAPHS_MAX]),
-            nothing: GraphState::nothing(),
+            nothing: GraphState::nothing(id_hash),
             creation: Mutex::new(()),
             graphs_dropped: AtomicU64::new(0),
         }
@@ -179,14 +182,14 @@ pub(crate) struct Compaction {
 }
 
 impl GraphState {
-    pub(crate) fn new(number: u8, name: &str, creation: u32) -> Self {
+    pub(crate) fn new(number: u8, name: &str, creation: u32, id_hash: IdHash) -> Self {
         let mut writer = WriterState::default();
         Self {
             number,
             name: name.to_owned(),
             creation,
             is_dropped: AtomicBool::new(false),
-            ids: Ids::new(&mut writer.id_pages),
+            ids: Ids::new(id_hash, &mut writer.id_pages),
             types: [const { OnceLock::new() }; TYPES_MAX],
             heads: [const { OnceLock::new() }; TYPES_MAX],
             changes: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -199,8 +202,8 @@ impl GraphState {
     }
 
     /// Returns the state of [`StoreState::nothing`].
-    fn nothing() -> Self {
-        let nothing = Self::new(u8::MAX, "", 0);
+    fn nothing(id_hash: IdHash) -> Self {
+        let nothing = Self::new(u8::MAX, "", 0, id_hash);
         nothing.set_dropped();
         nothing
     }

@@ -8,6 +8,7 @@ use crate::change::EdgeChange;
 use crate::declare::drop_graph;
 use crate::epoch::Epochs;
 use crate::error::GraphError;
+use crate::ids::IdHash;
 use crate::limits::{SEGMENT_BYTES, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::Backing;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
@@ -27,11 +28,14 @@ pub struct GraphStoreConfig {
     /// True if the memory is a file that commits protect, or may protect. Then no segment is reused before the first
     /// commit, because after a power loss the file may have the old contents of all other pages.
     pub needs_commits: bool,
+    /// The secret of the map of identifiers. Draw it at random for each process if clients choose identifiers:
+    /// otherwise they can choose ones that share a page of the map, which makes it slow. No file depends on it.
+    pub hash_seed: u64,
 }
 
 impl Default for GraphStoreConfig {
     fn default() -> Self {
-        Self { segment_bytes: SEGMENT_BYTES, readers_max: 64, needs_commits: false }
+        Self { segment_bytes: SEGMENT_BYTES, readers_max: 64, needs_commits: false, hash_seed: 0 }
     }
 }
 
@@ -92,7 +96,8 @@ impl GraphStore {
     /// If the segment size is not allowed or the memory has too few segments.
     pub fn new(memory: impl Backing, config: &GraphStoreConfig) -> Result<Self, GraphError> {
         let pool = Pool::new(Box::new(memory), config.segment_bytes)?;
-        Ok(Self { state: Arc::new(StoreState::new(pool, Epochs::new(config.readers_max))) })
+        let (epochs, id_hash) = (Epochs::new(config.readers_max), IdHash::new(config.hash_seed));
+        Ok(Self { state: Arc::new(StoreState::new(pool, epochs, id_hash)) })
     }
 
     /// Returns the graph with a name, and creates it if necessary.
@@ -129,7 +134,7 @@ impl GraphStore {
 
     /// Creates a graph's index under a number.
     pub(crate) fn place_graph(&self, number: usize, name: &str, creation: u32) -> Graph {
-        let state = Arc::new(GraphState::new(number as u8, name, creation));
+        let state = Arc::new(GraphState::new(number as u8, name, creation, self.state.id_hash));
         self.state.graphs.write().expect("no holder of the lock panics")[number] = Some(Arc::clone(&state));
         Graph { store: Arc::clone(&self.state), state }
     }

@@ -266,3 +266,38 @@ fn segment_of_a_replaced_mark_keeps_its_leaves_after_a_restart() {
     let guard = reader.enter();
     check_edges(&guard.view(&graph), &model, &types, 300);
 }
+
+/// Returns the word that [`base::prng::split_mix`] maps to `hash`.
+fn split_mix_inverse(hash: u64) -> u64 {
+    let unshift = |word: u64, bits: u32| (0..64 / bits).fold(word, |back, _| word ^ back >> bits);
+    let inverse = |odd: u64| (0..6).fold(odd, |x: u64, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
+    let word = unshift(hash, 31).wrapping_mul(inverse(0x94D0_49BB_1331_11EB));
+    let word = unshift(word, 27).wrapping_mul(inverse(0xBF58_476D_1CE4_E5B9));
+    unshift(word, 30).wrapping_sub(0x9E37_79B9_7F4A_7C15)
+}
+
+#[test]
+fn identifiers_that_a_public_hash_maps_to_one_page_are_stored_and_open_again() {
+    let chosen: Vec<u64> = (1..=3000u64).map(|high| split_mix_inverse(high << 32)).collect();
+    assert!(chosen.iter().all(|node| base::prng::split_mix(*node) as u32 == 0), "the inverse is wrong");
+    let memory = Arc::new(anonymous(20 * SEGMENT_BYTES));
+    let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+    let graph = store.create_graph("test").expect("room");
+    let (types, _) = declare(&graph);
+    for pair in chosen.chunks(2) {
+        let change = EdgeChange {
+            source: pair[0],
+            edge_type: types[1],
+            destination: pair[1],
+            time_ms: 1,
+            action: EdgeAction::Add(b""),
+        };
+        assert_eq!(graph.writer().apply(&change), Ok(true));
+    }
+    let (opened, report) = GraphStore::open(image(&memory), &CONFIG).expect("an image opens");
+    assert_eq!((report.nodes, report.nodes_lost), (3000, 0));
+    let (graph, mut reader) = (opened.graph("test").expect("named"), opened.reader().expect("one of four"));
+    let guard = reader.enter();
+    let view = guard.view(&graph);
+    assert!(chosen.chunks(2).all(|pair| view.has_edge(pair[0], types[1], pair[1]) == Ok(true)));
+}

@@ -35,7 +35,7 @@ fn compact(graph: &Graph) -> usize {
 
 #[test]
 fn full_store_takes_removals_and_has_room_again_after_compaction() {
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
     let store = GraphStore::new(anonymous(SEGMENTS * SEGMENT_BYTES), &config).expect("enough");
     let graph = store.create_graph("g").expect("room");
     let config = EdgeTypeConfig { schema: vec!["text".to_owned()], ..EdgeTypeConfig::default() };
@@ -85,7 +85,7 @@ fn full_store_takes_removals_and_has_room_again_after_compaction() {
 fn full_store_can_be_emptied_if_its_tombstones_age_sooner() {
     const AGE_S: u32 = 3600;
     const FULL_AGE_S: u32 = 10;
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
     let store = GraphStore::new(anonymous(10 * SEGMENT_BYTES), &config).expect("enough");
     let graph = store.create_graph("g").expect("room");
     let ty = graph.writer().declare_type("knows", &EdgeTypeConfig::default()).expect("valid");
@@ -159,7 +159,7 @@ impl Backing for Kept {
 
 #[test]
 fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other() {
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
     let memory = Arc::new(anonymous(SEGMENTS * SEGMENT_BYTES));
     let open = || GraphStore::open(Kept(Arc::clone(&memory)), &config).map(|(store, _)| store);
     let store = open().expect("enough");
@@ -195,7 +195,7 @@ fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other()
 #[test]
 fn store_has_room_for_the_maximum_of_small_graphs_with_a_segment_each_and_a_third_more() {
     const SEGMENTS: usize = GRAPHS_MAX + GRAPHS_MAX / 3 + 1;
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false };
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
     let memory = Arc::new(anonymous(SEGMENTS * SEGMENT_BYTES));
     let open = || GraphStore::open(Kept(Arc::clone(&memory)), &config).expect("enough").0;
     let mut store = open();

@@ -16,7 +16,7 @@ const SEGMENT_WORDS: usize = SEGMENT_BYTES / 4;
 const SEGMENTS: usize = 12;
 const HEADER: usize = 8;
 const CONFIG: GraphStoreConfig =
-    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 2, needs_commits: false };
+    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 2, needs_commits: false, hash_seed: 5 };
 
 /// What a run of an input reached.
 #[derive(Clone, Copy, Debug, Default)]

@@ -16,7 +16,7 @@ pub fn seed() -> u64 {
 }
 
 pub const CONFIG: GraphStoreConfig =
-    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 4, needs_commits: false };
+    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 4, needs_commits: false, hash_seed: 5 };
 
 /// Memory that a test can read while a store uses it.
 pub struct Shared(pub Arc<Box<[AtomicU32]>>);

@@ -24,7 +24,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::json::bytes;
 use crate::start::graph_log::{SYNCED_WORD, last_commit};
-use crate::start::graphs::{GRAPH_BYTES_MAX, GRAPH_BYTES_MIN, GraphHeader, GraphMemory, HEADER_BYTES, TRUNCATED};
+use crate::start::graphs::{
+    GRAPH_BYTES_MAX, GRAPH_BYTES_MIN, GraphHeader, GraphMemory, HEADER_BYTES, TRUNCATED, graph_hash_seed,
+};
 
 /// The version of the dump's format.
 const VERSION: u32 = 1;
@@ -187,7 +189,7 @@ fn open_store(
     map: &dyn Fn() -> Result<Words, String>,
     watermarks: Option<&[Watermark]>,
 ) -> Result<(GraphStore, RestartReport), String> {
-    let config = GraphStoreConfig { readers_max: 2, ..GraphStoreConfig::default() };
+    let config = GraphStoreConfig { readers_max: 2, hash_seed: graph_hash_seed(), ..GraphStoreConfig::default() };
     let larger_copy = |bytes: usize| -> Result<Words, String> {
         let no_memory = |error| format!("there is no memory for a copy of it: {error}; free {bytes} bytes");
         let (from, to) = (map()?, Words::anonymous(bytes, false).map_err(no_memory)?);

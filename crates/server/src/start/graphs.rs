@@ -17,6 +17,7 @@ use command::keyspace::graph_commits::GraphSync;
 use command::keyspace::graphs::Graphs;
 use graph::limits::SEGMENT_BYTES;
 use graph::{AtomicU32, Backing, GraphError, GraphStore, GraphStoreConfig, RestartReport, Watermark};
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -135,7 +136,17 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
 /// Returns the configuration of the store. Until the start has read and written the state of the commits, it assumes
 /// that commits protect a file.
 fn store_config(config: &ServerConfig, is_file: bool) -> GraphStoreConfig {
-    GraphStoreConfig { readers_max: config.workers + 2, needs_commits: is_file, ..GraphStoreConfig::default() }
+    GraphStoreConfig {
+        readers_max: config.workers + 2,
+        needs_commits: is_file,
+        hash_seed: graph_hash_seed(),
+        ..GraphStoreConfig::default()
+    }
+}
+
+/// Draws the secret of the map of identifiers, which is rebuilt at each start.
+pub(crate) fn graph_hash_seed() -> u64 {
+    RandomState::new().hash_one(0)
 }
 
 /// Returns the file of the store's memory, if it is in one.
