@@ -25,7 +25,7 @@ use crate::store::GraphStore;
 /// The state of one graph at a commit. All zeros mean that the graph did not exist, or was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermark {
-    /// The sequence number of the next edge record or leaf.
+    /// The sequence number of the next record that has one: an edge, a leaf, a mark, an object or a bulk batch.
     pub lsn: u64,
     /// The number of nodes.
     pub nodes: u32,
@@ -54,7 +54,9 @@ impl Watermark {
             RecordKind::Edge => record.long(4) >= self.lsn,
             RecordKind::Leaf => crate::leaf::Leaf::of(record).lsn() >= self.lsn,
             RecordKind::Batch => record.long(5) >= self.lsn,
-            RecordKind::Mark | RecordKind::Object => record.word(2) >= self.nodes,
+            RecordKind::Mark | RecordKind::Object => {
+                record.word(2) >= self.nodes || record.node_lsn(kind).is_some_and(|lsn| lsn >= self.lsn)
+            }
             // A graph that was dropped before a commit has no watermark in it.
             RecordKind::Drop => true,
             RecordKind::Name | RecordKind::Recent | RecordKind::Leaves | RecordKind::Void => false,

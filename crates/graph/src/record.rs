@@ -11,8 +11,8 @@
 //!   leaf       see `leaf`
 //!   recent     [source] [type] [leaf] [count] [id, edge record, state] ..  changes that are not in the leaf yet
 //!   leaves     [source] [type] [count] [first id, leaf or recent] ..       a long list; entries change in place
-//!   mark       [node] [time 2] [archived]                                   node-wide archive and restore
-//!   object     [node] [time 2] [removed] [bytes] [text]
+//!   mark       [node] [time 2] [archived] [LSN 2]                           node-wide archive and restore
+//!   object     [node] [time 2] [removed] [bytes] [text] [LSN 2]             LSNs of both: missing in older files
 //!   drop       [graph]                                                      the whole graph is dropped
 //!   batch      [LSN at its begin 2] [completed] [own LSN 2]                 the last bulk batch
 //!   void       ..                                                           without effect, of any length
@@ -78,6 +78,10 @@ pub(crate) const RECENT_COUNT: usize = 5;
 pub(crate) const RECENT_WORDS: usize = 6;
 /// The words of an entry of a `Recent` record.
 pub(crate) const RECENT_ENTRY_WORDS: usize = 3;
+/// The words of a mark before its sequence number.
+pub(crate) const MARK_WORDS: usize = 6;
+/// The words of an object before its text.
+pub(crate) const OBJECT_WORDS: usize = 7;
 /// The words of a `Leaves` record before its entries.
 pub(crate) const LEAVES_WORDS: usize = 5;
 
@@ -198,6 +202,17 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub(crate) fn long(self, at: usize) -> u64 {
         u64::from(self.word(at)) | u64::from(self.word(at + 1)) << 32
+    }
+
+    /// Returns the sequence number of the record of a mark or an object, or `None` if an earlier version of this
+    /// program wrote the record, which gave it none.
+    pub(crate) fn node_lsn(self, kind: RecordKind) -> Option<u64> {
+        let at = match kind {
+            RecordKind::Mark => MARK_WORDS,
+            RecordKind::Object => OBJECT_WORDS + (self.word(6) as usize).div_ceil(4),
+            _ => return None,
+        };
+        (self.len() >= at + 2).then(|| self.long(at))
     }
 
     /// Appends `bytes` bytes from word `at` to `out`.

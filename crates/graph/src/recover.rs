@@ -301,8 +301,18 @@ impl Writer<'_> {
             last.max(*node) < nodes && usize::from(*ty) < types
         });
         report.records_orphaned += all - scan.leaves.len();
-        let lsn = self.restore_lists(scan.leaves, report)?;
+        // A watermark must be above the marks and objects that its commit has.
+        let lsn = self.lsn_after(&scan).max(self.restore_lists(scan.leaves, report)?);
         self.restore_edges(scan.edges, scan.batches, lsn, report)
+    }
+
+    /// Returns a sequence number that is higher than those of all marks, objects and batches.
+    fn lsn_after(&self, scan: &GraphScan) -> u64 {
+        let record = |position: &u32| RecordRef::at(self.store.pool.words(), *position);
+        let marks = scan.marks.iter().filter_map(|position| record(position).node_lsn(RecordKind::Mark));
+        let objects = scan.objects.iter().filter_map(|position| record(position).node_lsn(RecordKind::Object));
+        let batches = scan.batches.iter().map(|batch| record(&batch.position).long(5));
+        marks.chain(objects).chain(batches).max().map_or(0, |last| last + 1)
     }
 
     /// Replays edge records, and completes the last bulk batch: with sequence numbers above the watermark, so that a

@@ -151,7 +151,7 @@ pub(crate) struct WriterState {
     /// Open segments: one for short-lived records, one for leaves and other long-lived ones.
     pub(crate) open: [Option<OpenSegment>; 2],
     pub(crate) id_pages: IdPages,
-    /// The sequence number of the next edge record or leaf.
+    /// The sequence number of the next record that has one.
     pub(crate) lsn: u64,
     /// The number of words that were appended.
     pub(crate) appended: u64,

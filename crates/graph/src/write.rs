@@ -493,11 +493,13 @@ impl<'g> Writer<'g> {
 
     /// Appends a node's mark in place of its last one.
     pub(crate) fn write_mark(&mut self, number: u32, is_archived: bool, time: u64) -> Result<(), GraphError> {
+        let lsn = self.next_lsn();
         let words = &mut self.state.record;
         record::begin(words, RecordKind::Mark, 0);
         words.push(number);
         record::push_u64(words, time);
         words.push(u32::from(is_archived));
+        record::push_u64(words, lsn);
         record::seal(words);
         let position = self.append_buffer(Stream::Long)?;
         self.graph.set_archived(number, is_archived);
@@ -565,13 +567,14 @@ impl<'g> Writer<'g> {
     }
 
     pub(crate) fn write_object(&mut self, number: u32, object: Option<&[u8]>, time: u64) -> Result<(), GraphError> {
-        let bytes = object.unwrap_or(&[]);
+        let (bytes, lsn) = (object.unwrap_or(&[]), self.next_lsn());
         let words = &mut self.state.record;
         record::begin(words, RecordKind::Object, 0);
         words.push(number);
         record::push_u64(words, time);
         words.extend([u32::from(object.is_none()), bytes.len() as u32]);
         record::push_bytes(words, bytes);
+        record::push_u64(words, lsn);
         record::seal(words);
         let position = self.append_buffer(Stream::Long)?;
         let word = self.graph.objects.create(number);

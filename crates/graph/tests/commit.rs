@@ -321,3 +321,99 @@ fn graph_that_was_created_after_the_commit_is_absent_and_its_name_is_free() {
         assert_eq!(disk.graph().edge_types().len(), types.len());
     }
 }
+
+/// The object and the archive mark of each node.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct NodeModel {
+    objects: std::collections::BTreeMap<u64, Vec<u8>>,
+    archived: std::collections::BTreeSet<u64>,
+}
+
+impl NodeModel {
+    /// Reads the objects and the marks of a store whose nodes all have an edge.
+    fn of(store: &GraphStore, ty: TypeId, nodes: u64) -> Self {
+        let graph = store.graph("test").expect("named");
+        let mut reader = store.reader().expect("one of four");
+        let guard = reader.enter();
+        let view = guard.view(&graph);
+        let object = |node: u64| Some((node, view.object(node).expect("valid")?.bytes));
+        let is_archived = |node: &u64| !view.has_node(*node).expect("valid");
+        assert!((1..=nodes).all(|node| is_archived(&node) || view.count(node, ty) == Ok(2)));
+        Self { objects: (1..=nodes).filter_map(object).collect(), archived: (1..=nodes).filter(is_archived).collect() }
+    }
+
+    /// Changes a node of the store and of the model.
+    fn change(&mut self, prng: &mut Prng, graph: &Graph, nodes: u64, time: u64) -> Result<(), GraphError> {
+        let node = 1 + prng.below(nodes);
+        let mut writer = graph.writer();
+        if prng.chance(1, 3) {
+            let is_archived = prng.chance(1, 2);
+            writer.mark_node(node, is_archived, time)?;
+            if is_archived {
+                self.archived.insert(node)
+            } else {
+                self.archived.remove(&node)
+            };
+            return Ok(());
+        }
+        let mut object = vec![0; prng.below(300) as usize];
+        prng.fill(&mut object);
+        let object = prng.chance(3, 4).then_some(object);
+        writer.set_object(node, object.as_deref(), time)?;
+        match object {
+            Some(object) => self.objects.insert(node, object),
+            None => self.objects.remove(&node),
+        };
+        Ok(())
+    }
+}
+
+#[test]
+fn objects_and_marks_after_the_last_commit_are_lost_with_the_power_and_earlier_ones_are_not() {
+    const RING: u64 = 60;
+    let (mut prng, none) = (Prng::new(seed()), Reference::default());
+    let mut disk = Disk::open(anonymous(SEGMENTS * SEGMENT_BYTES), None, Reference::default());
+    let (types, _) = declare(&disk.store.create_graph("test").expect("room"));
+    for node in 1..=RING {
+        let (destination, action) = (node % RING + 1, EdgeAction::Add(b""));
+        let change = EdgeChange { source: node, edge_type: types[0], destination, time_ms: 1, action };
+        assert_eq!(disk.graph().writer().apply(&change), Ok(true));
+    }
+    disk.commit(&none, |_| ());
+    let (mut model, mut committed) = (NodeModel::default(), NodeModel::default());
+    let (mut losses, mut kills, mut differing) = (0, 0, 0);
+    for step in 0..20_000 {
+        while model.change(&mut prng, &disk.graph(), RING, 2 + step) == Err(GraphError::NoSpace) {
+            committed = model.clone();
+            disk.make_room(&none);
+        }
+        match prng.below(200) {
+            0 => {
+                disk.commit(&none, |_| ());
+                committed = model.clone();
+            }
+            1..4 if disk.moments.len() < 4 => disk.moments.push(image_of(&disk.memory)),
+            4 => {
+                let step = disk.graph().writer().compact(95, 1 << 16);
+                assert!(matches!(step, Ok(_) | Err(GraphError::NoSpace)), "{step:?}");
+            }
+            5 => {
+                kills += 1;
+                let config = GraphStoreConfig { needs_commits: true, ..CONFIG };
+                disk.store = GraphStore::open(Shared(Arc::clone(&disk.memory)), &config).expect("room").0;
+                assert_eq!(NodeModel::of(&disk.store, types[0], RING), model, "after kill {kills}");
+            }
+            6 => {
+                losses += 1;
+                disk.moments.push(image_of(&disk.memory));
+                let image = mixed(&mut prng, &disk.moments);
+                disk = Disk::open(image, Some(&disk.watermarks.clone()), Reference::default());
+                differing += usize::from(model != committed);
+                model = committed.clone();
+                assert_eq!(NodeModel::of(&disk.store, types[0], RING), model, "after loss {losses}");
+            }
+            _ => {}
+        }
+    }
+    assert!(losses > 50 && kills > 50 && differing > 50, "{losses} losses, {kills} kills, {differing} with changes");
+}

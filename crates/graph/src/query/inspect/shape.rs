@@ -5,7 +5,9 @@ use crate::leaf;
 use crate::limits::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, TIME_MS_MAX, TYPES_MAX};
 use crate::memory::AtomicU32;
 use crate::paged::PAGE;
-use crate::record::{EDGE_WORDS, LEAVES_WORDS, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
+use crate::record::{
+    EDGE_WORDS, LEAVES_WORDS, MARK_WORDS, OBJECT_WORDS, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef,
+};
 
 /// The end of sequence numbers: a leaf stores 48 bits of its own.
 const LSN_END: u64 = 1 << 48;
@@ -56,8 +58,8 @@ fn has_length(record: RecordRef<'_>, kind: RecordKind) -> bool {
         RecordKind::EdgeType => has(7) && is(7 + text(record.word(6))),
         RecordKind::Nodes => has(4) && is(4 + record.word(3) as usize * 2),
         RecordKind::Edge => has(EDGE_WORDS) && is(EDGE_WORDS + text(record.edge_properties().2 as u32)),
-        RecordKind::Mark => is(6),
-        RecordKind::Object => has(7) && is(7 + text(record.word(6))),
+        RecordKind::Mark => is(MARK_WORDS) || is(MARK_WORDS + 2),
+        RecordKind::Object => has(OBJECT_WORDS) && (0..2).any(|lsn| is(OBJECT_WORDS + text(record.word(6)) + 2 * lsn)),
         RecordKind::Batch => is(7),
         RecordKind::Drop => is(3),
         RecordKind::Leaf => leaf::is_well_formed(record),
@@ -94,9 +96,19 @@ fn is_well_formed(record: RecordRef<'_>, kind: RecordKind) -> bool {
         RecordKind::Recent => has(RECENT_WORDS + RECENT_ENTRY_WORDS) && is_type(record.word(3)),
         RecordKind::Leaves => has(LEAVES_WORDS) && is_type(record.word(3)),
         RecordKind::Batch => has(7) && record.long(2).max(record.long(5)) < LSN_END,
-        RecordKind::Mark => has(6) && record.long(3) <= TIME_MS_MAX,
-        RecordKind::Object => has(7) && record.long(3) <= TIME_MS_MAX && has_text(7, record.word(6), OBJECT_BYTES_MAX),
+        RecordKind::Mark => has(MARK_WORDS) && record.long(3) <= TIME_MS_MAX && has_lsn(record, kind),
+        RecordKind::Object => {
+            has(OBJECT_WORDS)
+                && record.long(3) <= TIME_MS_MAX
+                && has_text(OBJECT_WORDS, record.word(6), OBJECT_BYTES_MAX)
+                && has_lsn(record, kind)
+        }
     }
+}
+
+/// Returns true if the sequence number of a mark or an object is one, or is missing.
+fn has_lsn(record: RecordRef<'_>, kind: RecordKind) -> bool {
+    record.node_lsn(kind).is_none_or(|lsn| lsn < LSN_END)
 }
 
 /// Returns true if a record of nodes has all its identifiers, and a complete block begins where blocks do.
