@@ -496,14 +496,17 @@ pub(super) fn reply_popped<'c, C: Pops>(
 ) -> Result<bool, Interrupt> {
     let most = count.unwrap_or(1);
     if call.session.walk.is_none() {
-        match pop_some::<C>(call, key, (from, most), shape, count.is_some(), event)? {
-            Popped::Elements(popped) => {
+        match pop_some::<C>(call, key, (from, most), shape, count.is_some(), event) {
+            // The store is full. The removal of fewer elements needs less memory.
+            Err(Interrupt::Fault(ErrorReply::OutOfMemory)) if most > 1 => {}
+            Err(stop) => return Err(stop),
+            Ok(Popped::Elements(popped)) => {
                 call.ops += popped as usize / C::POPPED_AN_OP;
                 return Ok(true);
             }
-            Popped::Absent => return Ok(false),
-            Popped::TooMany => {}
-            Popped::NoRoom(bytes) => match typed::answer_fits(call, bytes) {
+            Ok(Popped::Absent) => return Ok(false),
+            Ok(Popped::TooMany) => {}
+            Ok(Popped::NoRoom(bytes)) => match typed::answer_fits(call, bytes) {
                 Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {}
                 ran => return ran.map(|()| true),
             },
@@ -538,11 +541,21 @@ fn pop_over_visits<C: Pops>(
 ) -> Run {
     walk.reading.allow_changes();
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
+    let mut step_max = C::POPPED_A_STEP;
     while walk.cursor < most {
         let room = call.out.room().saturating_sub(LINE_ROOM) as u64;
-        let fitting = room.checked_div(walk.element_bytes).unwrap_or(u64::MAX).clamp(1, C::POPPED_A_STEP);
+        let fitting = room.checked_div(walk.element_bytes).unwrap_or(u64::MAX).clamp(1, step_max);
         let step = fitting.min(most - walk.cursor);
-        match pop_some::<C>(call, key, (from, step), shape, false, event)? {
+        let popped = match pop_some::<C>(call, key, (from, step), shape, false, event) {
+            Err(Interrupt::Fault(ErrorReply::OutOfMemory)) if step > 1 => {
+                step_max = step / 2;
+                continue;
+            }
+            // What is popped must be replied: if no more can be removed, the reply ends.
+            Err(Interrupt::Fault(_)) if walk.cursor > 0 => break,
+            popped => popped?,
+        };
+        match popped {
             Popped::Absent | Popped::TooMany | Popped::Elements(0) => break,
             Popped::Elements(count) => {
                 walk.cursor += count;

@@ -2,7 +2,7 @@
 //! values and change their expiry, such as `HGETEX` and `HSETEX`.
 
 use crate::push::notify::KeyEvent;
-use crate::resp::call::{Call, Run};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::error::ErrorReply;
 use crate::resp::expire::{Deadline, Options, Unit};
@@ -177,10 +177,11 @@ fn values_fit<'c>(call: &mut Call<'c, '_>, key: &[u8], names: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Replies with the values of fields, and calls `each` to change each field that exists.
+/// Replies with the values of fields, and calls `each` to change each field that exists. If `removes` is true, a fault
+/// after earlier slices were changed ends the command: the reply has null for each field that remains.
 fn reply_values_and_change<'c>(
     call: &mut Call<'c, '_>,
-    (name, event): (&'static str, KeyEvent),
+    (name, event, removes): (&'static str, KeyEvent, bool),
     all: Args<'c>,
     names: Args<'c>,
     each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, ErrorReply>,
@@ -206,7 +207,15 @@ fn reply_values_and_change<'c>(
             // If the reply does not fit into the output buffer, the record is left unchanged.
             let fits = replied.len() + LINE_ROOM <= room;
             Ok(if fits && changed { Edited::Store(replied) } else { Edited::Keep(replied) })
-        })?;
+        });
+        let replied = match replied {
+            Err(Interrupt::Fault(_)) if removes && call.session.done > 0 => {
+                // The room for these lines was checked at the beginning.
+                (call.session.done..names.len() as u32).for_each(|_| reply::null(call.out, version));
+                return Ok(());
+            }
+            replied => replied?,
+        };
         typed::answer_fits(call, replied.len())?;
         fields_head(call, names.len());
         call.out.push(&replied);
@@ -286,7 +295,7 @@ pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> 
 pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     let mut args = all.after_first();
     let names = fields(args.next(), args, 1)?;
-    reply_values_and_change(call, ("hgetdel", KeyEvent::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
+    reply_values_and_change(call, ("hgetdel", KeyEvent::HDEL, true), all, names, |edit, name| Ok(edit.remove(name)?))
 }
 
 pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
@@ -302,7 +311,7 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     }
     let names = fields(word, args, 1)?;
     let event = if end == Some(None) { KeyEvent::HPERSIST } else { KeyEvent::HEXPIRE };
-    reply_values_and_change(call, ("hgetex", event), all, names, |edit, name| match end {
+    reply_values_and_change(call, ("hgetex", event, false), all, names, |edit, name| match end {
         None => Ok(false),
         Some(end) => Ok(edit.set_end(name, end)?),
     })
