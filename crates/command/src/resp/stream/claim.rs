@@ -311,12 +311,12 @@ fn has_memory(work: &mut ClaimWork, more: usize) -> bool {
     bytes <= FREE_BYTES || work.grant.resize(bytes as u64)
 }
 
-/// Returns true if a claim ends because client memory is used up: what is claimed must be replied.
+/// Returns true if a claim ends because of `fault`: what is claimed must be replied.
 ///
 /// # Errors
-/// If nothing is claimed yet.
-fn ends_full(work: &ClaimWork) -> Result<bool, Interrupt> {
-    if work.claimed + work.deleted > 0 { Ok(true) } else { Err(ErrorReply::ClientMemory.into()) }
+/// `fault` if nothing is claimed yet.
+fn ends_early(work: &ClaimWork, fault: ErrorReply) -> Result<bool, Interrupt> {
+    if work.claimed + work.deleted > 0 { Ok(true) } else { Err(fault.into()) }
 }
 
 /// Retains the state of a claim that another visit continues.
@@ -485,14 +485,17 @@ fn claim_ids<'c>(
     loop {
         let left = ids - call.session.done;
         let (some, _) = slices::words_left(call, all).split(left.min(most));
-        match claim_some(call, [key, group, consumer], some, work)? {
-            ClaimStep::Done => {}
-            ClaimStep::NoGroup => return Ok(false),
-            ClaimStep::NoMemory if some.len() > 1 => {
+        match claim_some(call, [key, group, consumer], some, work) {
+            Ok(ClaimStep::Done) => {}
+            Ok(ClaimStep::NoGroup) => return Ok(false),
+            // Fewer entries need less memory.
+            Ok(ClaimStep::NoMemory) | Err(Interrupt::Fault(ErrorReply::OutOfMemory)) if some.len() > 1 => {
                 most = some.len() as u32 / 2;
                 continue;
             }
-            ClaimStep::NoMemory => return ends_full(work),
+            Ok(ClaimStep::NoMemory) => return ends_early(work, ErrorReply::ClientMemory),
+            Err(Interrupt::Fault(fault)) => return ends_early(work, fault),
+            Err(stop) => return Err(stop),
         }
         call.ops += CLAIM_OPS * some.len();
         if left <= most {
@@ -686,7 +689,7 @@ fn auto_claim(
     loop {
         let (options, from) = (work.options, (work.next, work.count.min(most), work.attempts.min(most)));
         let (mut text, mut has_room) = (Vec::new(), true);
-        let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+        let changed = collection::change::<Streams, _>(call, key, &mut |old, stream| {
             text.clear();
             let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else { return Ok(Edited::Keep(None)) };
             let mut claiming = Claiming::new(found, consumer, options, &mut text);
@@ -695,14 +698,22 @@ fn auto_claim(
             has_room = has_memory(work, text.len() + step.deleted.len() * ID_BYTES);
             let answer = Some(AutoClaimed { is_new, ..step });
             Ok(if has_room && is_changed { Edited::Store(answer) } else { Edited::Keep(answer) })
-        })?;
+        });
+        let (step, effect) = match changed {
+            Err(Interrupt::Fault(ErrorReply::OutOfMemory)) if most > 1 => {
+                most /= 2;
+                continue;
+            }
+            Err(Interrupt::Fault(fault)) => return ends_early(work, fault),
+            changed => changed?,
+        };
         let Some(step) = step else { return Ok(false) };
         if !has_room && most > 1 {
             most /= 2;
             continue;
         }
         if !has_room {
-            return ends_full(work);
+            return ends_early(work, ErrorReply::ClientMemory);
         }
         note(call, key, step.is_new, effect.is_changed);
         let deleted = step.deleted.len() as u64;

@@ -206,7 +206,8 @@ struct DeliveryStep {
 }
 
 /// Delivers some entries of a stream, behind those that the walk has delivered. Appends them to the walk. Returns
-/// `None`, and delivers nothing, if there is no client memory even for one entry.
+/// `None`, and delivers nothing, if there is no client memory even for one entry, or if a fault ends a request that has
+/// delivered entries.
 fn deliver_some<'c>(
     call: &mut Call<'c, '_>,
     request: StreamsRequest<'c>,
@@ -215,9 +216,12 @@ fn deliver_some<'c>(
 ) -> Result<Option<DeliveryStep>, Interrupt> {
     let mut most = request.most.saturating_sub(walk.cursor).min(DELIVERED_A_STEP);
     loop {
-        match deliver_most(call, request, place, (walk, most))? {
-            None if most > 1 => most /= 2,
-            step => return Ok(step),
+        match deliver_most(call, request, place, (walk, most)) {
+            // Fewer entries need less memory.
+            Ok(None) | Err(Interrupt::Fault(ErrorReply::OutOfMemory)) if most > 1 => most /= 2,
+            // What is delivered must be replied.
+            Err(Interrupt::Fault(_)) if walk.keys > 0 || walk.cursor > 0 => return Ok(None),
+            step => return step,
         }
     }
 }
