@@ -216,8 +216,16 @@ fn reply_expiry(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, 
     Ok(())
 }
 
+/// Returns the seconds from `now` to the expiry `at`, to the nearest second as in Redis. If the store has rounded the
+/// expiry down to a whole second, returns them rounded up, so that the reply to `TTL` directly after `EX n` is n.
+fn seconds_left(at_ms: i64, now_ms: i64) -> i64 {
+    let [at, now] = [at_ms, now_ms].map(|ms| UnixMillis(ms as u64));
+    let is_whole = Expire::At(at).unit_ms(now) == 1000;
+    (at_ms - now_ms + if is_whole { 999 } else { 500 }) / 1000
+}
+
 pub(super) fn ttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    reply_expiry(call, args, |at, now| (at - now + 500) / 1000)
+    reply_expiry(call, args, seconds_left)
 }
 
 pub(super) fn pttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -248,6 +256,18 @@ mod tests {
         assert_eq!(read("1x", Unit::Millis), Err(ErrorReply::NotInteger));
         assert_eq!(Deadline::positive(b"0", Unit::Millis, now, "x"), Err(ErrorReply::ExpireTime("x")));
         assert_eq!(Deadline(-5).expire(), Expire::At(UnixMillis(0)));
+    }
+
+    #[test]
+    fn remaining_seconds_of_an_expiry_stored_in_any_unit_do_not_exceed_those_given() {
+        const DAY_MS: i64 = 86_400_000;
+        let now_ms = 1_700_000_000_999;
+        for (days, unit_ms) in [(1, 1), (20, 1), (30, 10), (365, 10), (400, 1000)] {
+            let ttl_ms = days * DAY_MS;
+            let stored_ms = (now_ms + ttl_ms) / unit_ms * unit_ms;
+            assert_eq!(seconds_left(stored_ms, now_ms), ttl_ms / 1000, "{ttl_ms} ms");
+        }
+        assert_eq!([1499, 1500].map(|left_ms| seconds_left(now_ms + left_ms, now_ms)), [1, 2], "to the nearest second");
     }
 
     #[test]

@@ -82,6 +82,9 @@ const DUMPED: &str = "the payload is not compressed, and packed only if it is th
 const RESTORED: &str = "no values of modules; the request, and the value without compression unless it is a stream, \
                         have at most 64 MiB; `IDLETIME` and `FREQ` have no effect";
 
+/// The precision of expiry times.
+const LONG_TIMES: &str = "an expiry more than 24 days ahead is rounded down to 10 ms, and to a second above 388 days";
+
 /// Differences of supported commands from Redis, in the order of the commands' names.
 #[rustfmt::skip]
 const DIFFERENT: &[(&str, &str)] = &[
@@ -132,7 +135,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("evalsha", "see [Scripts](#scripts)"),
     ("evalsha_ro", "see [Scripts](#scripts)"),
     ("exec", "if a reply would bring the total above 64 MiB, its command is not executed and its reply is an error"),
-    ("expire", "times to live above 24 days are exact to the second"),
+    ("expire", LONG_TIMES),
     ("fcall", "see [Scripts](#scripts)"),
     ("fcall_ro", "see [Scripts](#scripts)"),
     ("flushall", "deletes at once with `SYNC` and `ASYNC` alike; replies after the current slice of background work"),
@@ -240,9 +243,9 @@ const DIFFERENT: &[(&str, &str)] = &[
          returns the encoding that Redis 7.0 gives to a new value of this content with its default limits: a hash \
          that was large and has become small is `listpack` again, and a short string that `APPEND` changed is `embstr`",
     ),
-    ("pexpire", "times to live above 24 days are exact to the second"),
-    ("pexpireat", "expiry times more than 24 days ahead are exact to the second"),
-    ("psetex", "times to live above 24 days are exact to the second"),
+    ("pexpire", LONG_TIMES),
+    ("pexpireat", LONG_TIMES),
+    ("psetex", LONG_TIMES),
     ("rec.add", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.append", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.del", "not in Redis; see `docs/protocol/records.md`"),

@@ -33,21 +33,21 @@ struct ImageKind {
 /// One image for each location of the index, and one with flash.
 const KINDS: [ImageKind; 3] = [
     ImageKind {
-        name: "memory-4-index-in-file",
+        name: "memory-5-index-in-file",
         flags: &["--memory", "16MiB"],
         has_flash: false,
         values: 200,
         signal: "TERM",
     },
     ImageKind {
-        name: "memory-4-index-in-dram",
+        name: "memory-5-index-in-dram",
         flags: &["--memory", "16MiB", "--file-index", "dram"],
         has_flash: false,
         values: 200,
         signal: "KILL",
     },
     ImageKind {
-        name: "memory-4-flash-1",
+        name: "memory-5-flash-1",
         flags: &["--memory", "16MiB"],
         has_flash: true,
         values: 6000,

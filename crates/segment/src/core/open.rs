@@ -213,7 +213,7 @@ impl OpenTable {
         let id = take_segment(store, self.whose, want.namespace)?;
         self.taken[usize::from(want.namespace)] += 1;
         let sequence = store.segments.next_sequence();
-        let created = ttl::creation(want.class, now);
+        let created = ttl::creation(ttl::unit_ms(want.class, true), now);
         let is_unverified = is_unverified(store);
         let kind = kind_of(want.class, want.namespace, want.queue, is_unverified);
         store.segments.header(id).open(sequence, created, kind);

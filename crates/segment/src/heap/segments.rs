@@ -261,7 +261,7 @@ impl Segments {
     #[inline(always)]
     pub(crate) fn expire_at(&self, address: usize, relative: u32) -> UnixMillis {
         let header = self.header_of(address);
-        crate::layout::ttl::absolute(header.class(), header.created(), relative)
+        crate::layout::ttl::absolute(header.unit_ms(), header.created(), relative)
     }
 }
 

@@ -161,9 +161,9 @@ pub(crate) fn unpublished(
     // killed now.
     segment.reach((address & (store.segments.segment_bytes() - 1)) + reserved.len());
     if let Expire::At(at) = plan.expire {
-        let relative = ttl::relative(segment.class(), segment.created(), at, now);
+        let relative = ttl::relative(segment.unit_ms(), segment.created(), at);
         layout.expiry(heap, address).store(relative, Relaxed);
-        segment.note_expiry(ttl::absolute(segment.class(), segment.created(), relative).0);
+        segment.note_expiry(ttl::absolute(segment.unit_ms(), segment.created(), relative).0);
     } else {
         segment.note_expiry(u64::MAX);
     }

@@ -93,7 +93,7 @@ pub(crate) struct SegmentHeader {
     generation: Word32,
     sequence: Word64,
     created_ms: Word64,
-    /// The segment's kind: `class | namespace << 8 | unverified << 15 | queue << 16`.
+    /// The segment's kind: `class | namespace << 8 | unverified << 15 | queue << 16 | fine expiries << 17`.
     kind: Word32,
     /// The next segment of the free list or the sealed list, as id + 1; 0 ends a list.
     pub(crate) link: Word32,
@@ -124,14 +124,19 @@ pub(crate) struct SegmentHeader {
 
 /// The flag of a segment whose items are verified by each lookup: see [`crate::durable::verify`].
 const UNVERIFIED: u32 = 1 << 15;
+/// The bit of the queue: 0 small, 1 main.
+const QUEUE_SHIFT: u32 = 16;
+/// The flag of a segment whose expiries have the unit of its class in this build. Without the flag, expiries of more
+/// than 24 days are in seconds: see [`crate::layout::ttl::unit_ms`].
+const FINE_EXPIRIES: u32 = 1 << 17;
 /// The bits of the namespace, beside the flag [`UNVERIFIED`].
 const NAMESPACE_MASK: u8 = 0x7f;
 
 /// Encodes the kind of a segment in one word: the TTL class, namespace and queue of its items, and whether lookups
-/// verify the items from the start.
+/// verify the items from the start. The items' expiries have the unit of their class in this build.
 pub(crate) fn kind_of(class: u8, namespace: u8, queue: EvictionQueue, is_unverified: bool) -> u32 {
     let mark = if is_unverified { UNVERIFIED } else { 0 };
-    u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16 | mark
+    u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << QUEUE_SHIFT | FINE_EXPIRIES | mark
 }
 
 const _: () = assert!(crate::Namespace::MAX <= NAMESPACE_MASK as usize);
@@ -190,7 +195,7 @@ impl SegmentHeader {
     pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
         let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));
         let faults = [
-            (!self.has_state() || kind >> 16 > 1, "invalid state, namespace or TTL class"),
+            (!self.has_state() || kind > FINE_EXPIRIES * 2 - 1, "invalid state, namespace or TTL class"),
             (written > segment_bytes || !written.is_multiple_of(4), "invalid write offset"),
             (self.generation.load(Relaxed) > 0x00ff_ffff, "generation out of range"),
             (self.created_ms.load(Relaxed) >> 48 != 0, "creation time out of range"),
@@ -313,6 +318,13 @@ impl SegmentHeader {
         self.kind.load(Relaxed) as u8
     }
 
+    /// Returns the unit of the items' expiries, in milliseconds.
+    #[inline(always)]
+    pub(crate) fn unit_ms(&self) -> u64 {
+        let kind = self.kind.load(Relaxed);
+        crate::layout::ttl::unit_ms(kind as u8, kind & FINE_EXPIRIES != 0)
+    }
+
     #[inline(always)]
     pub(crate) fn namespace(&self) -> u8 {
         (self.kind.load(Relaxed) >> 8) as u8 & NAMESPACE_MASK
@@ -340,7 +352,7 @@ impl SegmentHeader {
     }
 
     pub(crate) fn queue(&self) -> EvictionQueue {
-        if self.kind.load(Relaxed) >> 16 == 0 { EvictionQueue::Small } else { EvictionQueue::Main }
+        if self.kind.load(Relaxed) >> QUEUE_SHIFT & 1 == 0 { EvictionQueue::Small } else { EvictionQueue::Main }
     }
 
     /// Sets the write offset, in bytes from the segment's start. Up to this offset, items follow each other without
@@ -421,6 +433,24 @@ mod tests {
     #[should_panic(expected = "cannot go from Free to Sealed")]
     fn an_edge_that_is_not_drawn_is_refused() {
         SegmentHeader::default().go(SegmentState::Sealed);
+    }
+
+    #[test]
+    fn a_segment_of_an_older_build_counts_long_expiries_in_seconds() {
+        let header = SegmentHeader::default();
+        for (class, units) in [(18, [1, 1]), (19, [10, 1000]), (22, [10, 1000]), (23, [1000, 1000])] {
+            for queue in [EvictionQueue::Small, EvictionQueue::Main] {
+                header.kind.store(kind_of(class, 5, queue, false), Relaxed);
+                assert_eq!((header.queue(), header.class(), header.namespace()), (queue, class, 5));
+                assert!(header.check(4096, 1).is_ok());
+                let own = header.unit_ms();
+                header.kind.store(kind_of(class, 5, queue, false) & !FINE_EXPIRIES, Relaxed);
+                assert_eq!(([own, header.unit_ms()], header.queue()), (units, queue), "class {class}");
+                assert!(header.check(4096, 1).is_ok());
+            }
+        }
+        header.kind.store(FINE_EXPIRIES << 1, Relaxed);
+        assert!(header.check(4096, 1).is_err(), "a bit without a meaning");
     }
 
     #[test]

@@ -129,7 +129,10 @@ impl Bench {
             0..=3 => Expire::Never,
             4 => Expire::At(self.now.plus_ms(self.prng.below(3_000))),
             5 => Expire::At(self.now.plus_ms(self.prng.below(100_000))),
-            6 => Expire::At(self.now.plus_ms(self.prng.below(40 * 86_400_000))),
+            6 => {
+                let days = [40, 500][self.prng.below(2) as usize];
+                Expire::At(self.now.plus_ms(self.prng.below(days * 86_400_000)))
+            }
             _ => Expire::At(UnixMillis(self.now.0 - self.prng.below(1000))),
         }
     }

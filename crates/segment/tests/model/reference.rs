@@ -45,11 +45,12 @@ fn ended(expire: Expire, now: UnixMillis) -> bool {
     matches!(expire, Expire::At(at) if at <= now)
 }
 
-/// Returns the expiry as the store keeps it. An expiry more than 24 days ahead is rounded up to a whole second, because
-/// its segment counts seconds.
+/// Returns the expiry as the store keeps it. An expiry more than 24 days ahead is rounded down to 10 ms, and one more
+/// than 388 days ahead to a second, because its segment counts in this unit.
 fn kept(expire: Expire, now: UnixMillis) -> Expire {
     match expire {
-        Expire::At(at) if at.ms_since(now) > 8_000 << 18 => Expire::At(UnixMillis(at.0.div_ceil(1000) * 1000)),
+        Expire::At(at) if at.ms_since(now) > 8_000 << 22 => Expire::At(UnixMillis(at.0 / 1000 * 1000)),
+        Expire::At(at) if at.ms_since(now) > 8_000 << 18 => Expire::At(UnixMillis(at.0 / 10 * 10)),
         // The store writes a relative time of 0 as 1, so a time in the past stays in the past, or is the segment's
         // start.
         other => other,

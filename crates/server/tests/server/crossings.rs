@@ -293,3 +293,58 @@ fn a_flush_of_redis_cancels_the_delayed_flush_of_memcached() {
     both.r("GET kept", "$-1\r\n");
     both.running.stop();
 }
+
+/// The store counts long times to live in units of more than a millisecond.
+#[test]
+fn long_time_to_live_is_never_longer_than_requested() {
+    let mut both = Both::new(Namespace::DEFAULT);
+    // 30 days, a year, and 463 days, which have different units.
+    for ttl in [2_592_000, 31_536_000, 40_000_000_i64] {
+        let requests = [
+            format!("SET a x EX {ttl}"),
+            format!("SET a x PX {}", ttl * 1000),
+            format!("SETEX a {ttl} x"),
+            format!("EXPIRE a {ttl}"),
+            format!("PEXPIRE a {}", ttl * 1000),
+            format!("GETEX a EX {ttl}"),
+        ];
+        for words in requests {
+            both.do_r(&words);
+            assert_ttl(&mut both, "a", ttl, &words);
+        }
+        let end = both.number("EXPIRETIME a") / 7 * 7 + 7;
+        for (at, by) in [(end, "EXPIREAT"), (end * 1000, "PEXPIREAT")] {
+            both.do_r(&format!("{by} a {at}"));
+            both.r("EXPIRETIME a", &format!(":{end}\r\n"));
+            both.r("PEXPIRETIME a", &format!(":{end}000\r\n"));
+        }
+        both.do_r(&format!("PEXPIREAT a {end}877"));
+        let exact = both.number("PEXPIRETIME a");
+        assert!(exact == end * 1000 + if ttl < 33_000_000 { 870 } else { 0 }, "{exact} of {end}877");
+        both.do_r("COPY a b REPLACE");
+        both.do_r("RENAME b c");
+        let dump = both.redis.ask(&[b"DUMP", b"a"]);
+        let body = &dump[dump.iter().position(|byte| *byte == b'\n').expect("a length") + 1..dump.len() - 2];
+        both.redis.ask(&[b"RESTORE", b"d", exact.to_string().as_bytes(), body, b"REPLACE", b"ABSTTL"]);
+        assert_eq!(["c", "d"].map(|key| both.number(&format!("PEXPIRETIME {key}"))), [exact; 2]);
+    }
+    both.m("set a 0 2592000 1/x", "STORED");
+    assert_ttl(&mut both, "a", 2_592_000, "set");
+    both.m("touch a 2592000", "TOUCHED");
+    assert_ttl(&mut both, "a", 2_592_000, "touch");
+    both.do_r("HSET h f v");
+    both.do_r("HEXPIRE h 40000000 FIELDS 1 f");
+    let field = String::from_utf8(both.redis.ask(&[b"HPTTL", b"h", b"FIELDS", b"1", b"f"])).expect("text");
+    let left_ms: i64 = field.trim().rsplit(':').next().and_then(|ms| ms.parse().ok()).expect("a number");
+    assert!((39_990_000_000..=40_000_000_000).contains(&left_ms), "{left_ms}");
+}
+
+/// Asserts that all commands report a time to live of `ttl` seconds, less the time of the test.
+fn assert_ttl(both: &mut Both, key: &str, ttl: i64, by: &str) {
+    let [left, left_ms] = ["TTL", "PTTL"].map(|name| both.number(&format!("{name} {key}")));
+    let meta: i64 = both.line(&format!("mg {key} t")).strip_prefix("HD t").expect("an end").parse().expect("a number");
+    for (left, name) in [(left, "TTL"), (meta, "mg"), (left_ms.div_euclid(1000), "PTTL")] {
+        assert!((ttl - 10..=ttl).contains(&left), "{name} is {left} after {by}");
+    }
+    assert!(left_ms <= ttl * 1000, "{left_ms} ms after {by}");
+}

@@ -15,7 +15,7 @@ use crate::layout::raw::{Array, Word64};
 /// The first eight bytes of a file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GANNETMM");
 /// The version of the file format. Each change that an older build cannot read raises it.
-pub(crate) const VERSION: u64 = 4;
+pub(crate) const VERSION: u64 = 5;
 /// The oldest version that this build reads. A file of an older version gets this build's version when it is opened.
 pub(crate) const VERSION_MIN: u64 = 3;
 /// The number of words of a copy, including the checksum.

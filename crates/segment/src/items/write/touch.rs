@@ -20,24 +20,24 @@ use crate::layout::ttl;
 
 /// Returns true if the new time can be stored in the item's expiry word. The new time must not be later than the
 /// present expiry, because an in-place change must never exceed the segment's latest expiry. The word must also
-/// represent the time exactly, which may be impossible in a segment that counts seconds.
+/// represent the time exactly, which may be impossible in a segment whose unit is more than 1 ms.
 pub(crate) fn can_touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire, now: UnixMillis) -> bool {
     match (to, seen.expire(store)) {
         (Expire::Never, present) => present == Expire::Never,
         (Expire::At(to), Expire::At(present)) if to <= present => {
             let header = store.segments.header_of(seen.address);
-            let relative = ttl::relative(header.class(), header.created(), to, now);
-            to <= now || ttl::absolute(header.class(), header.created(), relative) == to
+            let relative = ttl::relative(header.unit_ms(), header.created(), to);
+            to <= now || ttl::absolute(header.unit_ms(), header.created(), relative) == to
         }
         _ => false,
     }
 }
 
 /// Writes the expiry word. The caller holds the stripe lock, and [`can_touch_in_place`] returned true.
-pub(crate) fn touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire, now: UnixMillis) {
+pub(crate) fn touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire) {
     if let Expire::At(to) = to {
         let header = store.segments.header_of(seen.address);
-        let relative = ttl::relative(header.class(), header.created(), to, now);
+        let relative = ttl::relative(header.unit_ms(), header.created(), to);
         seen.layout.expiry(&store.segments.heap, seen.address).store(relative, Release);
     }
 }
@@ -140,7 +140,7 @@ impl<'g> ItemsMut<'g, '_> {
             set_meta(store, &there, META_WON, 0);
         }
         if let Some(to) = touch {
-            touch_in_place(store, &there, to, self.guard.now);
+            touch_in_place(store, &there, to);
         }
         if takes {
             there.mark_taken(store);
