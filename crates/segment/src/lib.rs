@@ -85,7 +85,8 @@ mod values;
 pub use crate::core::store::Store;
 pub use background::populator::Populator;
 pub use background::stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
-pub use background::{Background, Evicted, EvictionObserver, FlashEnd, LostItems, SliceKind, SliceReport};
+pub use background::{Background, Evicted, EvictionObserver, LostItems, SliceKind, SliceReport};
+pub use core::ended_keys::KeyEnd;
 pub use core::facets::{
     Items, ItemsMut, LargeValues, LockChecks, LockHolds, Numbers, PartReads, PartWrites, Pieces, Receiver, Renames,
     Sizes, TierMoves, TierReads, Versions, Walks,

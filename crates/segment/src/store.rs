@@ -10,6 +10,7 @@ use base::clock::UnixMillis;
 
 use crate::background::Background;
 use crate::core::counters::Counters;
+use crate::core::ended_keys::EndedKeys;
 use crate::core::epoch::Epochs;
 use crate::core::handle::{HandleError, ThreadHandle};
 use crate::core::store::{BackgroundGauges, Store};
@@ -36,7 +37,6 @@ use crate::layout::raw::{Mutex, Word64};
 use crate::locks::key_locks::KeyLocks;
 use crate::locks::words::LockTable;
 use crate::tier::Tier;
-use crate::tier::expired::ExpiredKeys;
 use crate::tier::flash_keys::FlashKeys;
 use crate::values::free_queue::FreeQueue;
 use crate::values::orphans::Named;
@@ -106,7 +106,7 @@ impl Store {
             background_called: AtomicBool::new(false),
             flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
             settled: [const { Word64::new(0) }; Namespace::MAX],
-            flash_expired: ExpiredKeys::new(tier.is_some()),
+            ended_keys: EndedKeys::new(),
             flash_keys: FlashKeys::new(regions).map_err(StartError::Map)?,
             deferred: FreeQueue::default(),
             undo,

@@ -75,7 +75,7 @@ use crate::layout::header::{EvictionQueue, SegmentState};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
 use crate::values::free_queue::{DeferredFree, Freed};
-pub use observe::{Evicted, EvictionObserver, FlashEnd};
+pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
 use resize::Shrinking;
 pub use scrub::LostItems;
@@ -284,6 +284,7 @@ impl Background {
         // that belongs to it.
         self.open.seal_partial(&store, now);
         self.reclaim(&store);
+        observe::report_ended(&store, self.observer.as_deref_mut());
         let freed = self.free_some(&store);
         let observer = self.observer.as_deref_mut().map(|observer| observer as &mut dyn EvictionObserver);
         let reclaims = reclaim::reclaim_flash(&store, now, observer);

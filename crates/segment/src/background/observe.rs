@@ -1,6 +1,8 @@
 //! The interface for observers of evicted and expired items.
 
+use crate::core::ended_keys::KeyEnd;
 use crate::core::op::Item;
+use crate::core::store::Store;
 use crate::layout::key::Namespace;
 
 /// An item that is being removed because it is evicted or has expired.
@@ -12,19 +14,11 @@ pub struct Evicted<'i> {
     pub item: &'i Item<'i>,
 }
 
-/// The reason why an item on flash has lost its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlashEnd {
-    /// The item has expired.
-    Expired,
-    /// The region of the item was reclaimed.
-    Evicted,
-}
-
-/// A receiver of every item that the background evicts to make room. Flushed items, pieces of a large value, and the
-/// few items that a handle pushes out of an overfull index bucket are not reported. Expired items and items on flash
-/// are reported only to an observer that wants expired items. Items on flash whose keys are not read when they lose
-/// their slots are not reported: those that a new item of the same tag replaces, and those of a failed device.
+/// A receiver of every item that the background evicts to make room. Flushed items and pieces of a large value are not
+/// reported. Expired items, and items of which only the key is known, are reported only to an observer that wants
+/// expired items: items on flash, items that lost their slots in overfull index buckets, and values that lost a part.
+/// Items on flash whose keys are not read when they lose their slots are not reported: those that a new item of the
+/// same tag replaces, and those of a failed device.
 pub trait EvictionObserver: std::fmt::Debug + Send {
     /// Returns true if a listener wants evictions now. Called for every evicted item, so it has to be cheap.
     fn wanted(&self) -> bool;
@@ -44,12 +38,24 @@ pub trait EvictionObserver: std::fmt::Debug + Send {
         let _ = expired;
     }
 
-    /// Receives the key of an item on flash that has lost its slot, because the item has expired or its region was
-    /// reclaimed. Called inside a slice: it must not block, nor call the store.
-    fn ended_on_flash(&mut self, namespace: Namespace, key: &[u8], end: FlashEnd) {
+    /// Receives the key of an item that has ended and is no longer readable. Called inside a slice: it must not block,
+    /// nor call the store.
+    fn key_ended(&mut self, namespace: Namespace, key: &[u8], end: KeyEnd) {
         let _ = (namespace, key, end);
     }
 
-    /// Learns that further items on flash have expired whose keys are not reported, because there were too many.
+    /// Learns that further items have ended whose keys are not reported, because there were too many.
     fn missed_keys(&mut self) {}
+}
+
+/// Reports the keys of items that have ended without the background to an observer that wants them.
+pub(super) fn report_ended(store: &Store, observer: Option<&mut (dyn EvictionObserver + 'static)>) {
+    let observer = observer.filter(|observer| observer.wants_expired());
+    store.ended_keys.take(|keys| {
+        let Some(observer) = observer else { return };
+        keys.for_each(|namespace, key, end| observer.key_ended(namespace, key, end));
+        if keys.is_incomplete {
+            observer.missed_keys();
+        }
+    });
 }

@@ -4,8 +4,9 @@
 
 use base::clock::UnixMillis;
 
-use super::observe::{EvictionObserver, FlashEnd};
+use super::observe::EvictionObserver;
 use crate::core::counters::Counters;
+use crate::core::ended_keys::KeyEnd;
 use crate::core::op::Expire;
 use crate::core::store::{Store, background_counters};
 use crate::layout::key::{Key, Namespace};
@@ -21,7 +22,6 @@ const ITEMS_A_SLICE: usize = 64;
 pub(super) fn reclaim_flash(store: &Store, now: UnixMillis, observer: Option<&mut dyn EvictionObserver>) -> bool {
     let Some(tier) = store.tier.as_deref() else { return false };
     let mut observer = observer.filter(|observer| observer.wants_expired());
-    report_expired(store, &mut observer);
     let counters = background_counters(store);
     let mut left = ITEMS_A_SLICE;
     tier.reclaim(now, &mut |item, at, may_stay| {
@@ -31,21 +31,10 @@ pub(super) fn reclaim_flash(store: &Store, now: UnixMillis, observer: Option<&mu
         left -= 1;
         let (reclaimed, end) = reclaim_one(store, tier, counters, item, (at, may_stay), now);
         if let (Some(end), Some(observer)) = (end, &mut observer) {
-            observer.ended_on_flash(Namespace(item.namespace), item.key, end);
+            observer.key_ended(Namespace(item.namespace), item.key, end);
         }
         reclaimed
     })
-}
-
-/// Reports the keys of items on flash that handles have found expired.
-fn report_expired(store: &Store, observer: &mut Option<&mut dyn EvictionObserver>) {
-    store.flash_expired.take(|keys| {
-        let Some(observer) = observer else { return };
-        keys.for_each(|namespace, key| observer.ended_on_flash(namespace, key, FlashEnd::Expired));
-        if keys.is_incomplete {
-            observer.missed_keys();
-        }
-    });
 }
 
 /// Handles one item. Also returns the reason if the item has lost its slot, unless it was flushed.
@@ -56,7 +45,7 @@ fn reclaim_one(
     item: &TierItem<'_>,
     (at, may_stay): (FlashAddress, bool),
     now: UnixMillis,
-) -> (Reclaimed, Option<FlashEnd>) {
+) -> (Reclaimed, Option<KeyEnd>) {
     let key = store.hasher.key(Namespace(item.namespace), item.key);
     let flushed = item.sequence < store.flushed_before(item.namespace);
     let ended = item.expire_at.is_some_and(|end| end <= now) || flushed;
@@ -90,7 +79,7 @@ fn reclaim_one(
                 counters.flash_evicted.add(u64::from(!ended));
             }
             again.into_iter().for_each(|again| tier.release(again));
-            let end = if ended { FlashEnd::Expired } else { FlashEnd::Evicted };
+            let end = if ended { KeyEnd::Expired } else { KeyEnd::Evicted };
             (Reclaimed::Done, found.filter(|_| !flushed).map(|_| end))
         }
     }

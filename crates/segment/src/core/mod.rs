@@ -2,6 +2,7 @@
 
 pub(crate) mod capacity;
 pub(crate) mod counters;
+pub(crate) mod ended_keys;
 pub(crate) mod epoch;
 pub(crate) mod facets;
 pub(crate) mod handle;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use base::clock::UnixMillis;
 
 use crate::core::counters::{Counters, SpaceTotals, Totals};
+use crate::core::ended_keys::EndedKeys;
 use crate::core::epoch::Epochs;
 use crate::core::op::LargeRef;
 use crate::durable::checkpoint::Checkpoints;
@@ -30,7 +31,6 @@ use crate::layout::raw::{Mutex, Word64};
 use crate::locks::undo_log::UndoLog;
 use crate::locks::words::LockTable;
 use crate::tier::Tier;
-use crate::tier::expired::ExpiredKeys;
 use crate::tier::flash_keys::FlashKeys;
 use crate::values::free_queue::FreeQueue;
 use crate::values::orphans::Named;
@@ -87,8 +87,8 @@ pub struct Store {
     pub(crate) settled: [Word64; Namespace::MAX],
     /// Namespaces of the items on flash.
     pub(crate) flash_keys: FlashKeys,
-    /// Keys of expired items on flash, which the background reports.
-    pub(crate) flash_expired: ExpiredKeys,
+    /// Keys whose items have ended without the background, which reports them.
+    pub(crate) ended_keys: EndedKeys,
     /// Deferred frees: objects whose pieces or parts are still to be removed.
     pub(crate) deferred: FreeQueue,
     /// Undo log of a store in a file: the state before changes that must be applied together.

@@ -17,6 +17,7 @@ use base::clock::UnixMillis;
 
 use crate::core::capacity::are_apart;
 use crate::core::counters::Counters;
+use crate::core::ended_keys::KeyEnd;
 use crate::core::lookup::{EndReason, FoundItem, access, item_of};
 use crate::core::op::{Expire, LargeRef, OpError, Put};
 use crate::core::open::{OpenTable, Want};
@@ -346,7 +347,34 @@ pub(crate) fn evict_slot(store: &Store, counters: &Counters, slot: Slot) -> Opti
     let (fetched, _) = access(store, slot, address, meta);
     counters.note_evicted(namespace, &layout, fetched);
     counters.evicted_by_index.add(1);
+    leave_displaced(store, namespace, address, &layout);
     kill(store, counters, address, &layout)
+}
+
+/// Leaves the key of an item that another key's item displaces to be reported, unless the item was flushed: clients may
+/// have a copy of its value.
+#[cold]
+pub(crate) fn leave_displaced(store: &Store, namespace: u8, address: usize, layout: &Layout) {
+    let (header, heap) = (store.segments.header_of(address), &store.segments.heap);
+    if layout.is(ItemKind::Piece) || header.sequence() < store.flushed_before(namespace) {
+        return;
+    }
+    // The time of the latest slice: displacement knows no other.
+    let now = UnixMillis(store.persistent.clock_ms.load(Relaxed));
+    let expires_at = || store.segments.expire_at(address, layout.expiry(heap, address).load(Relaxed));
+    let is_past = layout.has(EXPIRY) && expires_at() <= now;
+    let end = if is_past { KeyEnd::Expired } else { KeyEnd::Evicted };
+    store.ended_keys.add(namespace, layout.key(heap, address), end);
+    store.call_background();
+}
+
+/// Counts a value that has ended because a part of it was lost, and leaves its key to be reported.
+pub(crate) fn note_broken(store: &Store, counters: &Counters, key: &Key<'_>, seen: &FoundItem<'_>) {
+    counters.large_broken.add(1);
+    let (fetched, _) = access(store, seen.slot, seen.address, seen.meta(store));
+    counters.note_evicted(key.namespace, &seen.layout, fetched);
+    store.ended_keys.add(key.namespace, key.bytes, KeyEnd::Evicted);
+    store.call_background();
 }
 
 /// Counts an item that is being replaced or removed as expired or flushed, if the item had already ended. Returns true

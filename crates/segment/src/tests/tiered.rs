@@ -2,12 +2,13 @@
 //! overwritten or deleted item reappears.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use arena::MapFile;
 use base::clock::UnixMillis;
 
-use super::crashes::{NOW, Rig, config, images_of, place, power};
+use super::crashes::{NOW, Rig, config, images_of, key, place, power};
 use crate::core::op::{Delete, DeleteOutcome, Expire, Value};
 use crate::durable::tier_backing::TierBacking;
 use crate::heap::segments::SegmentId;
@@ -15,7 +16,7 @@ use crate::layout::header::SegmentState;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
 use crate::tier::tiered::FromFlash;
 use crate::{
-    Evicted, EvictionObserver, FileFault, FlashEnd, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan,
+    Evicted, EvictionObserver, FileFault, IndexPlace, KeyEnd, Namespace, StartError, Store, StoreFile, TierPlan,
 };
 
 fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
@@ -85,14 +86,14 @@ pub(super) fn demote(rig: &mut Rig) {
     sealed.into_iter().for_each(|id| rig.background.drain_whole(SegmentId(id), false, NOW));
 }
 
-/// A key whose item on flash has ended, and the reason.
-type EndedKey = (Vec<u8>, FlashEnd);
+/// A key whose item has ended, and the reason.
+type EndedKey = (Vec<u8>, KeyEnd);
 
-/// An observer that records the keys of items on flash that end.
+/// An observer that records the keys of items that end.
 #[derive(Clone, Debug, Default)]
-struct FlashEnds(Arc<Mutex<Vec<EndedKey>>>);
+struct KeyEnds(Arc<Mutex<Vec<EndedKey>>>);
 
-impl EvictionObserver for FlashEnds {
+impl EvictionObserver for KeyEnds {
     fn wanted(&self) -> bool {
         true
     }
@@ -103,14 +104,48 @@ impl EvictionObserver for FlashEnds {
         true
     }
 
-    fn ended_on_flash(&mut self, _: Namespace, key: &[u8], end: FlashEnd) {
+    fn key_ended(&mut self, _: Namespace, key: &[u8], end: KeyEnd) {
         self.0.lock().expect("no thread panics").push((key.to_vec(), end));
     }
 }
 
+/// The index of a store with a second tier does not grow, so new keys take the slots of others.
+#[test]
+fn items_that_lose_their_slots_to_other_keys_are_reported_once() {
+    let (tier, ends) = (Arc::new(MapTier::default()), KeyEnds::default());
+    let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
+    rig.background.observe(Box::new(ends.clone()));
+    let names: Vec<Vec<u8>> = (0..600).map(key).collect();
+    let past = UnixMillis(NOW.0 + 1000);
+    let before = rig.store.stats().evicted;
+    for (number, name) in names.iter().enumerate() {
+        let expire = if number % 2 == 0 { Expire::At(past) } else { Expire::Never };
+        rig.put_until(name, b"v", expire);
+    }
+    let gone: Vec<Vec<u8>> = names.iter().filter(|name| rig.read(name).is_none()).cloned().collect();
+    rig.background.slice(rig.now, &mut || false);
+    let mut reported = std::mem::take(&mut *ends.0.lock().expect("no thread panics"));
+    reported.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut expected: Vec<EndedKey> = gone.iter().map(|name| (name.clone(), KeyEnd::Evicted)).collect();
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(reported, expected);
+    let stats = rig.store.stats();
+    assert_eq!((stats.evicted_by_index, stats.evicted - before), (gone.len() as u64, gone.len() as u64));
+    assert!(gone.len() > 50, "{} lost their slots", gone.len());
+    // Items that have expired since, and that the background has not found yet, are reported as expired.
+    rig.now = past;
+    rig.store.persistent.clock_ms.store(past.0, Relaxed);
+    (600..1200).for_each(|number| rig.put(&key(number), b"v"));
+    rig.background.slice(rig.now, &mut || false);
+    let reported = std::mem::take(&mut *ends.0.lock().expect("no thread panics"));
+    let expired = |(name, end): &EndedKey| *end == KeyEnd::Expired && !gone.contains(name);
+    let expired = reported.iter().filter(|ended| expired(ended)).count();
+    assert!(expired > 20, "{expired} of {} keys had expired", reported.len());
+}
+
 #[test]
 fn keys_that_expire_or_are_dropped_on_flash_are_reported_once() {
-    let (tier, ends) = (Arc::new(MapTier::default()), FlashEnds::default());
+    let (tier, ends) = (Arc::new(MapTier::default()), KeyEnds::default());
     let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
     rig.background.observe(Box::new(ends.clone()));
     let end = UnixMillis(NOW.0 + 60_000);
@@ -138,10 +173,10 @@ fn keys_that_expire_or_are_dropped_on_flash_are_reported_once() {
         let key = guard.key(Namespace::DEFAULT, b"changed");
         guard.numbers().add(&key, 1)
     });
-    let expired = |key: &[u8]| (key.to_vec(), FlashEnd::Expired);
+    let expired = |key: &[u8]| (key.to_vec(), KeyEnd::Expired);
     assert_eq!(taken(&mut rig), [expired(b"changed"), expired(b"deleted"), expired(b"read")]);
     tier.reclaim_all();
-    assert_eq!(taken(&mut rig), [(b"dropped".to_vec(), FlashEnd::Evicted), expired(b"unread")]);
+    assert_eq!(taken(&mut rig), [(b"dropped".to_vec(), KeyEnd::Evicted), expired(b"unread")]);
     assert_eq!(taken(&mut rig), []);
     assert_eq!(rig.store.stats().flash_evicted, 1);
 }

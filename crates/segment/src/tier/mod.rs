@@ -21,7 +21,6 @@
 //!   flash, the new copy is live first, and the store has recorded both copies ([`crate::durable::moving`]).
 
 pub(crate) mod by_hash;
-pub(crate) mod expired;
 pub(crate) mod flash_keys;
 pub(crate) mod flash_slots;
 pub(crate) mod reads;

@@ -19,6 +19,7 @@
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
+use crate::core::ended_keys::KeyEnd;
 use crate::core::facets::{TierMoves, TierReads};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
@@ -447,7 +448,7 @@ fn clear_ended(guard: &Guard<'_>, read: &TierRead, parts: &Parts) {
     let key = store.hasher.key(crate::Namespace(parts.namespace), bytes);
     let is_flushed = parts.sequence < store.flushed_before(parts.namespace);
     if clear_flash(store, guard.counters(), key.namespace, key.hash, read.at) && !is_flushed {
-        store.flash_expired.add(key.namespace, bytes);
+        store.ended_keys.add(key.namespace, bytes, KeyEnd::Expired);
         store.call_background();
     }
 }

@@ -32,7 +32,7 @@ use crate::core::lookup::{FoundItem, find_locked};
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutOutcome, Value};
 use crate::core::pin::{Pinned, pin_piece};
 use crate::core::store::{Store, large_ref, large_value};
-use crate::items::unpublished::{Content, Orphan, Plan, kill, unname};
+use crate::items::unpublished::{Content, Orphan, Plan, kill, note_broken, unname};
 use crate::items::write::put::Expect;
 use crate::items::write::touch::{Alter, can_touch_in_place};
 use crate::layout::hidden_key::piece_name;
@@ -542,7 +542,7 @@ fn delete_broken(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Resul
     let names = there.layout.kind() == ItemKind::Head
         && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
     if names {
-        guard.counters().large_broken.add(1);
+        note_broken(store, guard.counters(), key, &there);
         unname(store, &locked, &there, Slot::EMPTY);
         let orphan = kill(store, guard.counters(), there.address, &there.layout);
         drop(locked);

@@ -37,7 +37,7 @@ use crate::core::lookup::{FoundItem, find, item_of_hash, object_in};
 use crate::core::op::{Item, OpError};
 use crate::core::store::{Store, large_ref};
 use crate::index::Hash;
-use crate::items::unpublished::{Content, Plan};
+use crate::items::unpublished::{Content, Plan, note_broken};
 use crate::items::write::replace::Parts;
 use crate::layout::hidden_key::{ANCHOR, FRAGMENT_NAME_BYTES, fragment_name, hidden_numbers, name};
 use crate::layout::item::{ItemKind, Layout, NUM};
@@ -419,7 +419,9 @@ impl PartWrites<'_, '_> {
                 return Ok(Some(false));
             }
             let removed = guard.items_mut().remove_same(key, snap)?;
-            guard.counters().large_broken.add(u64::from(removed));
+            if removed {
+                note_broken(store, guard.counters(), key, &seen);
+            }
             Ok(removed.then_some(true))
         })
     }

@@ -5,7 +5,7 @@ use crate::push::notify::{self, KeyEvent};
 use crate::push::tracking::{Broadcasts, Tracking};
 use crate::shared::Shared;
 use crate::visit::clock::Clock;
-use segment::{Evicted, EvictionObserver, Expire, FlashEnd, Namespace};
+use segment::{Evicted, EvictionObserver, Expire, KeyEnd, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum memory of the expired or evicted keys that are retained during one slice, with their entries, in bytes.
@@ -123,10 +123,10 @@ impl EvictionObserver for Evictions {
         self.keep(KeyEvent::EXPIRED, expired.namespace, expired.item.key);
     }
 
-    fn ended_on_flash(&mut self, namespace: Namespace, key: &[u8], end: FlashEnd) {
+    fn key_ended(&mut self, namespace: Namespace, key: &[u8], end: KeyEnd) {
         let event = match end {
-            FlashEnd::Expired => KeyEvent::EXPIRED,
-            FlashEnd::Evicted => KeyEvent::EVICTED,
+            KeyEnd::Expired => KeyEvent::EXPIRED,
+            KeyEnd::Evicted => KeyEvent::EVICTED,
         };
         self.keep(event, namespace, key);
     }

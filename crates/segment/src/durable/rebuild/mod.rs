@@ -59,6 +59,7 @@ use crate::index::{Hash, Locked};
 use crate::items::unpublished::Orphan;
 use crate::items::unpublished::dies_first;
 use crate::items::unpublished::kill;
+use crate::items::unpublished::leave_displaced;
 use crate::items::unpublished::mark_dead;
 use crate::items::unpublished::orphan_at;
 use crate::layout::header::SegmentHeader;
@@ -339,7 +340,7 @@ fn enter_found(store: &Store, counters: &Counters, candidate: &Candidate, may_wa
     let locked = store.index.lock(*hash)?;
     let slot = Slot::item(hash.tag(), 0, header.slot_generation(), *address);
     let Some(there) = find_locked(store, &locked, &key) else {
-        return enter_new(store, &locked, counters, *address, slot, may_wait);
+        return enter_new(store, &locked, counters, candidate, slot, may_wait);
     };
     if there.address == *address {
         return Some(false);
@@ -366,10 +367,11 @@ fn enter_new(
     store: &Store,
     locked: &Locked<'_>,
     counters: &Counters,
-    address: usize,
+    candidate: &Candidate,
     slot: Slot,
     may_wait: bool,
 ) -> Option<bool> {
+    let Candidate { address, layout, .. } = candidate;
     let room = locked.room();
     if !room.holds.is_item() {
         locked.replace(room.word, room.holds, slot, false);
@@ -379,9 +381,10 @@ fn enter_new(
     if may_wait && index_will_grow(store) {
         return None;
     }
-    mark_dead(store, address);
+    mark_dead(store, *address);
     counters.evicted.add(1);
     counters.evicted_by_index.add(1);
+    leave_displaced(store, store.segments.header_of(*address).namespace(), *address, layout);
     Some(false)
 }
 
