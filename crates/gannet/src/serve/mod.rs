@@ -381,6 +381,14 @@ fn log_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::tim
              changes in progress; {undone} incomplete transactions were undone; reopening took {took_ms} ms"
         );
     }
+    if reopened.gaps > 0 || reopened.items_damaged > 0 {
+        tracing::warn!(
+            "the memory file was damaged in segments that were open: {} items are lost, {} places had no readable \
+             item; check the disk or memory of the host",
+            reopened.items_damaged,
+            reopened.gaps
+        );
+    }
     if reopened.flash_items > 0 {
         tracing::info!("flash has {} more items", reopened.flash_items);
     }

@@ -68,6 +68,15 @@ impl Segments {
         (!is_damaged || self.leads_on(seed, id, at + layout.size)).then_some(WalkedItem { layout, is_damaged })
     }
 
+    /// Returns the layout of the item at an offset at which the repair of a segment expects one. Returns `None` if the
+    /// segment is damaged there. In contrast to [`Segments::walked`], does not trust the length of a dead item without
+    /// a right checksum unless the walk can continue behind it.
+    pub(crate) fn repaired(&self, seed: u64, id: SegmentId, at: usize) -> Option<Layout> {
+        let layout = self.layout_in(id, at)?;
+        let is_trusted = self.is_sound(seed, self.start(id) + at, &layout) || self.leads_on(seed, id, at + layout.size);
+        is_trusted.then_some(layout)
+    }
+
     /// Returns the item at an offset behind a damaged part, if its checksum is right.
     pub(crate) fn sound_item(&self, seed: u64, id: SegmentId, at: usize) -> Option<WalkedItem> {
         let layout = self.layout_in(id, at).filter(|_| self.heap.has_sums())?;

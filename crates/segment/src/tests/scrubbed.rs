@@ -53,6 +53,65 @@ fn bytes_of_item(heap: &[u8], number: usize) -> std::ops::Range<usize> {
     at - 4 - key(number).len()..(at + value.len()).next_multiple_of(4) + 4
 }
 
+/// Returns the bytes of the heap.
+fn heap_bytes(file: &Arc<MapFile>) -> Vec<u8> {
+    let heap = heap_of(file);
+    let map = Map::of_file(file, heap.start, (heap.end - heap.start) as usize, false).expect("the heap");
+    let words = Array::<Word64>::of_map(map, (heap.end - heap.start) as usize / 8);
+    let load = |at: usize| words.at(at).load(std::sync::atomic::Ordering::Relaxed).to_le_bytes();
+    (0..words.len()).flat_map(load).collect()
+}
+
+#[test]
+fn lost_bytes_in_an_open_segment_cost_only_the_items_in_them() {
+    let text = u64::from_le_bytes(*b"xvxvxvxv");
+    let gaps = std::cell::Cell::new(0);
+    for (lost_from, lost_words, word) in [
+        (64, 2, 0),
+        (200, 16, 0),
+        (200, 70, 0),
+        (0, 16, 0),
+        (0, 120, 0),
+        (200, 16, text),
+        (200, 16, u64::MAX),
+        (0, 1, 512),
+    ] {
+        in_both_modes(|| {
+            let mut rig = Rig::new();
+            (0..15).for_each(|number| rig.put(&key(number), &own_value(number)));
+            assert!(rig.delete(&key(14)), "the last item is dead");
+            let file = image(&rig);
+            let before = heap_bytes(&file);
+            let first = bytes_of_item(&before, 0).start / 1024 * 1024;
+            let lost = first + lost_from..first + lost_from + 8 * lost_words;
+            overwrite(&file, lost.start, &vec![word; lost_words]);
+            let mut rig = Rig::open(Arc::clone(&file), NOW);
+            let is_lost = |number: &usize| {
+                let item = bytes_of_item(&before, *number);
+                item.start < lost.end && lost.start < item.end
+            };
+            let lost_keys: Vec<usize> = (0..14).filter(is_lost).collect();
+            let case = format!("{lost_words} words of {word:x} from {lost_from}, index in {:?}", place());
+            let left = 14 - lost_keys.len();
+            rig.settle();
+            for number in 0..14 {
+                let expected = (!lost_keys.contains(&number)).then(|| own_value(number));
+                assert_eq!(rig.read(&key(number)), expected, "key {number}, {case}");
+            }
+            assert_eq!((rig.store.stats().items, rig.slots()), (left as u64, left), "{case}");
+            if place() == IndexPlace::File {
+                let scrubbed = rig.background.take_lost().map_or(0, |lost| lost.items);
+                let reopened = rig.reopened();
+                assert_eq!(reopened.items_damaged + scrubbed, lost_keys.len() as u64, "{case}");
+                assert_eq!(reopened.segments_open, 1, "{case}");
+                gaps.set(gaps.get() + reopened.gaps);
+            }
+            rig.empty_out(&keys(15));
+        });
+    }
+    assert!(gaps.get() >= 4, "{} damaged parts were found at the start", gaps.get());
+}
+
 #[test]
 fn lost_bytes_cost_only_the_items_in_them_and_count_right() {
     let text = u64::from_le_bytes(*b"xvxvxvxv");
@@ -72,11 +131,7 @@ fn lost_bytes_cost_only_the_items_in_them_and_count_right() {
             (0..120).for_each(|number| rig.put(&key(number), &own_value(number)));
             rig.handle.own_seal(&rig.store);
             let file = image(&rig);
-            let heap = heap_of(&file);
-            let map = Map::of_file(&file, heap.start, (heap.end - heap.start) as usize, false).expect("the heap");
-            let words = Array::<Word64>::of_map(map, (heap.end - heap.start) as usize / 8);
-            let load = |at: usize| words.at(at).load(std::sync::atomic::Ordering::Relaxed).to_le_bytes();
-            let before: Vec<u8> = (0..words.len()).flat_map(load).collect();
+            let before = heap_bytes(&file);
             let first = bytes_of_item(&before, 0).start / 1024 * 1024;
             let lost = (first + lost_from) / 8 * 8..(first + lost_from) / 8 * 8 + 8 * lost_words;
             overwrite(&file, lost.start, &vec![word; lost_words]);

@@ -35,6 +35,11 @@ pub struct Reopened {
     pub slots_doubled: u64,
     /// The number of checked slots that named no item because the file was damaged.
     pub slots_dropped: u64,
+    /// The number of damaged parts of segments that were being written to, in which neither an item nor its length
+    /// could be read.
+    pub gaps: u64,
+    /// The number of items that were lost in such segments, in these parts or with a damaged key.
+    pub items_damaged: u64,
     /// The number of transactions and other atomic changes of several keys that were in progress and were undone.
     pub groups_undone: u64,
     /// The number of items on flash, as the tier counts them.

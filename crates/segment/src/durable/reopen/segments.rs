@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::Reopened;
-use crate::core::lookup::{hash_at, item_in};
+use crate::core::lookup::hash_at;
 use crate::core::store::{Store, background_counters};
 use crate::durable::file::FileFault;
+use crate::heap::checksums::ITEM_STEP;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::SegmentState;
 use crate::layout::item::{DEAD, ItemKind, Layout};
@@ -19,7 +20,12 @@ pub(crate) fn repair_segments(store: &Store, report: &mut Reopened) -> Result<()
         // its start.
         if header.was_written_to() {
             report.segments_open += 1;
-            let (items, hidden, bytes) = walk(store, id)?;
+            let before = header.live_items();
+            let (items, hidden, bytes, damage) = walk(store, id);
+            if damage != Damage::default() {
+                report.gaps += damage.gaps;
+                report.items_damaged += u64::from(before.saturating_sub(items));
+            }
             header.reopen_sealed(items, hidden, (store.segments.segment_bytes() - bytes) as u32);
         }
         header.reopen();
@@ -39,16 +45,31 @@ pub(crate) fn check_headers(store: &Store) -> Result<(), FileFault> {
     Ok(())
 }
 
+/// The damage that a walk over a segment met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Damage {
+    /// The number of parts in which neither an item nor its length could be read.
+    gaps: u64,
+    /// True if an item was damaged, and not even its key is known.
+    has_unknown: bool,
+}
+
 /// Marks each item of a segment as live if a slot names it, and as dead otherwise. Returns the number of live items,
-/// the number of hidden ones among them, and their bytes.
-fn walk(store: &Store, id: SegmentId) -> Result<(u32, u32, usize), FileFault> {
+/// the number of hidden ones among them, their bytes, and the damage of the segment. Writes dead items over a damaged
+/// part, so that only the items in it are lost: their slots then name no item, and the verification
+/// ([`crate::durable::verify`]) clears them.
+fn walk(store: &Store, id: SegmentId) -> (u32, u32, usize, Damage) {
     let (heap, header) = (&store.segments.heap, store.segments.header(id));
     let (start, written) = (store.segments.start(id), header.written.load(Acquire) as usize);
-    let (mut at, mut items, mut hidden, mut bytes) = (0, 0, 0, 0);
+    let (mut at, mut items, mut hidden, mut bytes, mut damage) = (0, 0, 0, 0, Damage::default());
     while at < written {
         let address = start + at;
-        let Some(layout) = item_in(store, header, address) else {
-            return Err(FileFault::Damaged(format!("segment {} has no item at {at}", id.0)));
+        let Some(layout) = store.segments.repaired(store.sum_seed, id, at) else {
+            let is_sound = |at: &usize| store.segments.sound_item(store.sum_seed, id, *at).is_some();
+            let behind = (at..written).step_by(ITEM_STEP).skip(1).find(is_sound).unwrap_or(written);
+            store.segments.cover(id, at..behind);
+            (at, damage.gaps) = (behind, damage.gaps + 1);
+            continue;
         };
         let named = is_named(store, address, &layout, header.namespace());
         if named {
@@ -57,11 +78,12 @@ fn walk(store: &Store, id: SegmentId) -> Result<(u32, u32, usize), FileFault> {
             hidden += u32::from(layout.is(ItemKind::Piece));
             bytes += layout.size;
         } else {
-            let _ = heap.word32(address).fetch_or(DEAD, AcqRel);
+            let before = heap.word32(address).fetch_or(DEAD, AcqRel);
+            damage.has_unknown |= before & DEAD == 0 && !store.segments.is_sound(store.sum_seed, address, &layout);
         }
         at += layout.size;
     }
-    Ok((items, hidden, bytes))
+    (items, hidden, bytes, damage)
 }
 
 /// Returns true if a slot names the item at this address.
