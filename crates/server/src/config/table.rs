@@ -641,7 +641,8 @@ pub static SETTINGS: [Setting; 73] = [
         range: Some((0, 600 * SECOND)),
         reload: Reload::Restart,
         help: "How long requests in flight may take after SIGTERM or SIGINT before their connections are \
-               closed. Commands in execution then have as long again, at least 5s, and are abandoned.",
+               closed. A client that reads none of its replies for 2s is closed earlier. Commands in execution \
+               then have as long again, at least 5s, and are abandoned.",
         value: |s| &mut s.stop_timeout,
     },
     Setting {

@@ -39,6 +39,9 @@ const READ_GRACE_NS: u64 = 100_000_000;
 /// request or transaction and client memory is short.
 const INCOMPLETE_GRACE_NS: u64 = 1_000_000_000;
 const INCOMPLETE_BYTES_MIN: u64 = 16 << 10;
+/// The time for which a client may read none of its replies while the server stops. A client that reads receives bytes
+/// within this time even if a packet is lost, so the stop does not wait for its whole time limit.
+const STOP_READ_NS: u64 = 2_000_000_000;
 /// The shortest time for which a worker that stops completes commands whose connections it has closed.
 const COMPLETION_NS_MIN: u64 = 5_000_000_000;
 /// The interval at which the worker checks for blocked readers with pins, and for refused pins.
@@ -152,6 +155,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     let stall_ns = live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
     let login_ns = live.login_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
     let checks_users = core.ctx.shared.users.changes() > 0 || core.ctx.shared.requires_authentication();
+    let stop_began_ns = stop_began_ns(core);
     let wanted = core.waiting.iter().any(|list| !list.is_empty());
     for _ in 0..count {
         core.sweep_at = (core.sweep_at + 1) % core.sessions.used_high();
@@ -184,6 +188,9 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             // The client waits until other clients have been served.
             Phase::Open if session.rests() => None,
             Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some((None, CloseReason::Normal)),
+            _ if stop_began_ns.is_some_and(|began_ns| holds_up_stop(session, began_ns, core.now_ns)) => {
+                Some((Some(&counters.slow_readers_dropped), CloseReason::Error))
+            }
             _ if session.blocked => {
                 (unmoved_ns >= stall_ns).then_some((Some(&counters.slow_readers_dropped), CloseReason::Error))
             }
@@ -296,6 +303,19 @@ fn stop<B: Backend>(core: &mut Core<B>) {
         }
         Some(_) => {}
     }
+}
+
+/// Returns true if a stop that began at `began_ns` waits for a client that reads nothing.
+fn holds_up_stop<S>(session: &Session<S>, began_ns: u64, now_ns: u64) -> bool {
+    let is_unread = session.blocked || waits_for_window(&session.state);
+    is_unread && now_ns.saturating_sub(began_ns.max(session.moved_ns)) >= STOP_READ_NS
+}
+
+/// Returns the instant at which a stop in progress began, in ns since the worker started. Returns `None` during a
+/// handover, which moves connections instead of waiting for their clients.
+fn stop_began_ns<B: Backend>(core: &Core<B>) -> Option<u64> {
+    let deadline_ns = core.stop_deadline_ns.filter(|_| !core.shared.threads.stop.hands_over())?;
+    Some(deadline_ns.saturating_sub(core.shared.config.stop_timeout.as_nanos() as u64))
 }
 
 /// Returns true if a stop waits no longer for commands in execution. Their connections were closed at the stop's

@@ -227,6 +227,37 @@ fn a_stop_does_not_wait_longer_than_its_timeout_for_a_client_that_never_finishes
 }
 
 #[test]
+fn a_stop_does_not_wait_for_clients_that_read_nothing_and_serves_those_that_read_late() {
+    let stop_timeout = 2 * PATIENCE;
+    let running = start(ServerConfig { stop_timeout, ..config() });
+    let addr = tcp(&running);
+    let bytes = pattern(1_000_000);
+    Client::connect(addr).ask(&set("k", &bytes), b"STORED\r\n");
+    let [mut silent, mut late] = [0; 2].map(|_| Client::connect(addr));
+    let shared = running.shared().clone();
+    let shorts = || shared.workers.iter().map(|worker| worker.counters.sends_short.value()).sum::<u64>();
+    for (client, blocked) in [(&mut silent, 1), (&mut late, 2)] {
+        client.send(&b"get k\r\n".repeat(20));
+        wait_until("the client's socket is full", || shorts() >= blocked);
+    }
+    let begun = Instant::now();
+    let stopper = std::thread::spawn(move || running.stop());
+    // A pause that a lost packet may cause.
+    std::thread::sleep(Duration::from_millis(1000));
+    let reply = value("k", &bytes);
+    let mut received = vec![0; reply.len()];
+    for number in 0..20 {
+        std::io::Read::read_exact(&mut late.stream, &mut received).expect("a reply");
+        assert!(received == reply, "reply {number}");
+    }
+    late.expect_end();
+    stopper.join().expect("no panic");
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(1900) && took < stop_timeout / 2, "{took:?}");
+    drop(silent);
+}
+
+#[test]
 fn a_port_in_use_is_an_error_that_names_it() {
     let running = start(config());
     let mut config = config();
