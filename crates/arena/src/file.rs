@@ -18,6 +18,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::PAGE_BYTES;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
 use rustix::fs::{fallocate, flock, fstatfs, memfd_create, seek};
 
@@ -79,6 +80,9 @@ pub enum Medium {
     Disk,
 }
 
+/// Maximum number of parts with data of which a view of a file consists. The kernel limits the maps of a process.
+const PARTS_MAX: usize = 4096;
+
 /// Numbers by which `statfs` identifies file systems.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
@@ -122,6 +126,12 @@ impl MapFile {
         lock(&file)?;
         let medium = medium_of(&file)?;
         Ok(Self { file, path: path.to_owned(), medium, is_view: true })
+    }
+
+    /// Returns the file with private maps, as [`MapFile::view`] opens it.
+    #[must_use]
+    pub fn into_view(self) -> Self {
+        Self { is_view: true, ..self }
     }
 
     fn open_with(path: &Path, make: bool) -> Result<Self, OpenError> {
@@ -234,6 +244,30 @@ impl MapFile {
             return Ok(());
         }
         Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
+    }
+
+    /// Returns the parts of a range that a map of the file has to contain. In a view on tmpfs these are the parts with
+    /// data, unless there are too many: even a read of a hole takes space there, and ends the process if there is none.
+    pub(crate) fn mapped_parts(&self, at: u64, bytes: u64) -> io::Result<Vec<std::ops::Range<u64>>> {
+        let end = at + bytes;
+        if !self.is_view || self.medium != Medium::Tmpfs {
+            return Ok(std::iter::once(at..end).collect());
+        }
+        let (page, mut parts, mut from) = (PAGE_BYTES as u64, Vec::new(), at);
+        while from < end {
+            // A failed seek means that no data follows.
+            let Ok(data) = seek(&self.file, SeekFrom::Data(from)) else { break };
+            if data >= end {
+                break;
+            }
+            let hole = seek(&self.file, SeekFrom::Hole(data))?.next_multiple_of(page).min(end);
+            parts.push((data / page * page).max(at)..hole);
+            if parts.len() > PARTS_MAX {
+                return Ok(std::iter::once(at..end).collect());
+            }
+            from = hole;
+        }
+        Ok(parts)
     }
 
     /// Copies the file's present contents into an unnamed file in memory. The copy has the contents that another
@@ -350,7 +384,7 @@ fn medium_of(file: &File) -> io::Result<Medium> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Map, PAGE_BYTES};
+    use crate::Map;
     use std::sync::Arc;
 
     /// Returns a path that only this test uses.
@@ -406,6 +440,29 @@ mod tests {
         drop((map, view));
         assert_eq!(std::fs::read(&path).expect("there"), vec![7; 2 * PAGE_BYTES]);
         std::fs::remove_file(&path).expect("removed");
+    }
+
+    /// A full tmpfs ends a process that reads a hole through a map of the file.
+    #[test]
+    fn reads_of_holes_through_a_view_take_no_space() {
+        let file = MapFile::in_memory().expect("a file");
+        file.set_bytes(8 * PAGE_BYTES as u64).expect("length");
+        for page in [1, 2, 5] {
+            file.file.write_all_at(&[7; PAGE_BYTES], (page * PAGE_BYTES) as u64).expect("written");
+        }
+        let view = Arc::new(file.into_view());
+        let blocks = || view.file.metadata().expect("metadata").blocks();
+        let before = blocks();
+        for (at, pages, expected) in [(0, 8, &[0, 7, 7, 0, 0, 7, 0, 0][..]), (2, 3, &[7, 0, 0]), (6, 2, &[0, 0])] {
+            let map = Map::of_file(&view, (at * PAGE_BYTES) as u64, pages * PAGE_BYTES, false).expect("map");
+            for (page, expected) in expected.iter().enumerate() {
+                // SAFETY: 1. the offset is inside the map; 2. the test's thread alone uses it.
+                let [first, last] = [0, PAGE_BYTES - 1]
+                    .map(|within| unsafe { map.start().as_ptr().add(page * PAGE_BYTES + within).read() });
+                assert_eq!([first, last], [*expected; 2], "page {page} from {at}");
+            }
+        }
+        assert_eq!(blocks(), before);
     }
 
     #[test]

@@ -88,18 +88,24 @@ impl Map {
 
     /// Maps `bytes` (rounded up to a page) of a file from offset `at`, which must be a multiple of a page. Writes reach
     /// the file at once and survive the end of the process, even if it is killed. The range must lie inside the file.
+    /// Holes of a file on tmpfs are not mapped in a view ([`MapFile::view`]): they read as zero and take no space.
     ///
     /// # Errors
     /// If `mmap` fails.
     pub fn of_file(file: &Arc<MapFile>, at: u64, bytes: usize, huge_pages: bool) -> io::Result<Self> {
         let mut map = Self::reserve(bytes, false)?;
         let flags = if file.is_view() { MapFlags::PRIVATE } else { MapFlags::SHARED } | MapFlags::FIXED;
-        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and that no other code
-        // has received; 2. FIXED replaces the existing mapping there, which is that reservation; 3. the map holds the
-        // file, so the file outlives it; the file's lock keeps other processes from changing it.
-        unsafe {
-            let prot = ProtFlags::READ | ProtFlags::WRITE;
-            mmap(map.start.as_ptr().cast(), map.bytes, prot, flags, file.file(), at)?;
+        for part in file.mapped_parts(at, map.bytes as u64)? {
+            let (offset, len) = ((part.start - at) as usize, (part.end - part.start) as usize);
+            assert!(offset <= map.bytes && len <= map.bytes - offset, "range {offset}+{len} outside the map");
+            // SAFETY: 1. the range lies inside start..start + bytes (asserted), which is address space that `map`
+            // reserved and owns alone, and that no other code has received; 2. FIXED replaces the existing mapping
+            // there, which is that reservation; 3. the map holds the file, so the file outlives it; the file's lock
+            // keeps other processes from changing it.
+            unsafe {
+                let prot = ProtFlags::READ | ProtFlags::WRITE;
+                mmap(map.start.as_ptr().add(offset).cast(), len, prot, flags, file.file(), part.start)?;
+            }
         }
         map.file = Some((Arc::clone(file), at));
         if huge_pages {

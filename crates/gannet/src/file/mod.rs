@@ -135,7 +135,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         _ => {}
     }
     let file = MapFile::open_there(path).map_err(|error| failed(with_remedy(&error)))?;
-    let file = Arc::new(file);
+    let file = Arc::new(file.into_view());
     let faulty = |fault: FileFault| failed(fault.for_reader());
     let report = segment::file_stats(&file, power().boot).map_err(faulty)?;
     match name {

@@ -204,6 +204,28 @@ fn opening_of_a_file_takes_no_space_that_its_creation_did_not_reserve() {
     });
 }
 
+/// In files of earlier builds a part of the undo log is a hole.
+#[test]
+fn check_of_a_file_takes_no_space_even_if_its_undo_log_has_none() {
+    use std::os::fd::AsFd;
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 30);
+        let file = image(&rig);
+        let parts = crate::durable::file::parts(&super::crashes::config(), None);
+        for (_, range) in parts.iter().filter(|(part, _)| *part == "undo log") {
+            file.punch(range.start, range.end - range.start).expect("a hole");
+        }
+        let before = space_of(&file);
+        let again = file.as_fd().try_clone_to_owned().expect("a descriptor");
+        let view = Arc::new(MapFile::adopt(again, file.path()).expect("a file").into_view());
+        assert_eq!(crate::file_stats(&view, 0).expect("a file").items, 30);
+        let check = crate::file_check(&view, 0).expect("a file");
+        assert_eq!((check.items >= 30, check.faults.len()), (true, 0), "{:?}", check.faults);
+        assert_eq!(space_of(&file), before, "a full file system would end the command");
+    });
+}
+
 #[test]
 fn damaged_item_is_found_counted_and_removed_alone() {
     in_both_modes(|| {
