@@ -169,15 +169,13 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
             watch::report_touched(call, bytes, expire);
         }
         watch::count_prefix(call, bytes, Count::Get { hit });
+        // As in memcached, a `gat` counts as a touch only.
         let counters = call.counters();
         counters.cmd_touch.add(1);
-        counters.cmd_get.add(1);
         if hit {
-            counters.touch_hits.add(1);
-            counters.get_hits.add(1);
+            counters.touch_hits.add(1)
         } else {
-            counters.touch_misses.add(1);
-            counters.get_misses.add(1);
+            counters.touch_misses.add(1)
         }
         call.ops += 1;
     }

@@ -142,19 +142,17 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     meta_got(call, meta, hit, consumed)
 }
 
+/// Counts an `mg`. As in memcached, a hit with the flag `T` counts as a touch, and every other `mg` as a retrieval.
 fn count_fetch(call: &Call<'_, '_>, meta: &Meta<'_>, hit: bool) {
     let counters = call.counters();
     counters.cmd_meta.add(1);
-    counters.cmd_get.add(1);
-    if hit {
-        counters.get_hits.add(1)
-    } else {
-        counters.get_misses.add(1)
-    }
-    if meta.has(b'T') {
+    if hit && meta.has(b'T') {
         counters.cmd_touch.add(1);
-        if hit { counters.touch_hits.add(1) } else { counters.touch_misses.add(1) }
+        counters.touch_hits.add(1);
+        return;
     }
+    counters.cmd_get.add(1);
+    if hit { counters.get_hits.add(1) } else { counters.get_misses.add(1) }
 }
 
 pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {

@@ -35,19 +35,19 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Keys looked up by a retrieval.
+    /// Keys looked up by a retrieval that is not counted as a touch.
     cmd_get,
     /// Storage commands whose value was received completely.
     cmd_set,
     /// `flush_all` commands.
     cmd_flush,
-    /// Keys that a `touch`, a `gat`, or an `mg` with the flag `T` tried to touch.
+    /// Keys that a `touch` or a `gat` tried to touch, or that an `mg` with the flag `T` found.
     cmd_touch,
     /// Meta commands.
     cmd_meta,
-    /// Keys that were looked up and existed.
+    /// Keys of `cmd_get` that existed.
     get_hits,
-    /// Keys that were looked up and did not exist.
+    /// Keys of `cmd_get` that did not exist.
     get_misses,
     /// Touches that found their item.
     touch_hits,

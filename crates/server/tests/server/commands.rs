@@ -420,6 +420,30 @@ fn statistics_count_operations_under_the_names_of_memcached() {
 }
 
 #[test]
+fn retrievals_that_touch_count_as_touches_only() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(
+        b"set n 0 0 1\r\n1\r\ngat 0 n z\r\nmg n T0\r\nmg z T0\r\nmg z N0 T0\r\nmg y N0\r\nmg n q v\r\nmg x q\r\nmn\r\n",
+        b"STORED\r\nVALUE n 0 1\r\n1\r\nEND\r\nHD\r\nEN\r\nHD W\r\nHD W\r\nVA 1\r\n1\r\nMN\r\n",
+    );
+    client.send(b"gats 0 n\r\n");
+    read_until(&mut client, b"END\r\n");
+    let replied = stat(&mut client, "");
+    for (name, value) in [
+        ("cmd_get", "4"),
+        ("get_hits", "2"),
+        ("get_misses", "2"),
+        ("cmd_touch", "5"),
+        ("touch_hits", "4"),
+        ("touch_misses", "1"),
+    ] {
+        assert_eq!(replied[name], value, "{name}");
+    }
+    running.stop();
+}
+
+#[test]
 fn delayed_flush_runs_when_due_and_an_immediate_flush_cancels_it() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
