@@ -169,13 +169,10 @@ pub fn make_dense(value: &mut Vec<u8>) -> Result<bool, Damaged> {
     Ok(true)
 }
 
-/// Writes the runs of a sparse HyperLogLog as text, as Redis's `PFDEBUG DECODE` does. The second byte of a damaged run
-/// that ends after its first is taken as 0.
+/// Writes the runs of a sparse HyperLogLog as text, as Redis's `PFDEBUG DECODE` does.
 pub fn decode(value: &[u8], text: &mut Vec<u8>) {
     let mut rest = &value[HEADER_BYTES..];
-    let cut = [rest.last().copied().unwrap_or_default(), 0];
-    while !rest.is_empty() {
-        let Some(run) = sparse::Run::read(rest).or_else(|| sparse::Run::read(&cut)) else { return };
+    while let Some(run) = sparse::Run::read(rest) {
         let separator = if text.is_empty() { "" } else { " " };
         let registers = run.registers;
         match run.opcode {

@@ -5,6 +5,8 @@
 //!   XZERO   0 1 n n n n n n   n n n n n n n n     n + 1 registers are 0
 //!   VAL     1 v v v v v n n                       n + 1 registers are v + 1
 //! ```
+//!
+//! In a damaged HyperLogLog the last opcode may be cut. As in Redis, its missing byte counts as 0.
 
 use super::{Element, HEADER_BYTES, REGISTERS};
 use crate::Damaged;
@@ -52,14 +54,14 @@ impl Run {
         }
     }
 
-    /// Reads the run at the start of `bytes`. Returns `None` if there is none.
+    /// Reads the run at the start of `bytes`, which may be cut. Returns `None` if there is none.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let first = *bytes.first()?;
         Some(match first >> 6 {
             0 => Self { opcode: Opcode::Zero, registers: usize::from(first) + 1 },
             1 => {
-                let low = *bytes.get(1)?;
+                let low = bytes.get(1).copied().unwrap_or(0);
                 let registers = usize::from(first & 0x3f) << 8 | usize::from(low);
                 Self { opcode: Opcode::LongZero, registers: registers + 1 }
             }
@@ -82,7 +84,7 @@ pub(super) fn for_runs(mut bytes: &[u8], mut each: impl FnMut(usize, Run)) -> Re
         }
         each(first, run);
         first += run.registers;
-        bytes = &bytes[run.bytes()..];
+        bytes = bytes.get(run.bytes()..).unwrap_or_default();
     }
     if first == REGISTERS { Ok(()) } else { Err(Damaged) }
 }
@@ -154,7 +156,7 @@ impl Position {
 fn find(bytes: &[u8], register: usize, from: &mut Position) -> Result<(Position, Position, Run), Damaged> {
     let (mut before, mut here) = (*from, *from);
     loop {
-        let run = Run::read(&bytes[here.at..]).ok_or(Damaged)?;
+        let run = bytes.get(here.at..).and_then(Run::read).ok_or(Damaged)?;
         if register < here.first + run.registers {
             return Ok((here, before, run));
         }
@@ -194,7 +196,14 @@ pub(super) fn set(bytes: &mut Vec<u8>, element: Element, from: &mut Position) ->
         if new.len > run.bytes() && bytes.len() + new.len - run.bytes() > SPARSE_BYTES_MAX {
             return Ok(Set::NoRoom);
         }
+        let is_cut = at + run.bytes() > bytes.len();
+        if is_cut {
+            bytes.push(0);
+        }
         bytes.splice(at..at + run.bytes(), new.bytes[..new.len].iter().copied());
+        if is_cut {
+            bytes.pop();
+        }
     }
     merge(bytes, before.at);
     Ok(Set::Changed)
