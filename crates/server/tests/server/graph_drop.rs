@@ -86,6 +86,34 @@ fn queries_and_loads_in_progress_end_with_an_error_when_their_graph_is_dropped()
 }
 
 #[test]
+fn changes_in_progress_do_not_continue_in_another_graph_of_the_same_name() {
+    let running = start(config());
+    let (redis, other) = (&mut resp(&running), &mut resp(&running));
+    let nodes: Vec<Vec<u8>> = (1..=40_001u64).map(|node| node.to_string().into_bytes()).collect();
+    let edges = nodes.windows(2).flat_map(|pair| [&pair[0][..], b"knows", &pair[1]]);
+    let change: Vec<&[u8]> = [&b"G.ADD"[..], b"g"].into_iter().chain(edges).collect();
+    let mut refused = 0;
+    for _ in 0..40 {
+        assert_eq!(redis.text("G.TYPE g knows UNDIRECTED"), "+OK");
+        other.client.send(&request(&change));
+        let mut begun = redis.text("G.COUNT g 1 knows");
+        while begun == ":0" {
+            begun = redis.text("G.COUNT g 1 knows");
+        }
+        redis.client.send(&[request(&[b"G.DROP", b"g"]), request(&words("G.TYPE g knows UNDIRECTED"))].concat());
+        assert_eq!((redis.next(), redis.next()), (b":1\r\n".to_vec(), b"+OK\r\n".to_vec()));
+        let reply = String::from_utf8(other.next()).expect("text");
+        assert!(redis.text("G.STATS g").contains(" nodes :0 "), "the later graph has edges of the request: {reply}");
+        if reply.starts_with('-') {
+            refused += 1;
+            assert!(reply.contains("dropped during the request") && reply.contains("edges were changed"), "{reply}");
+        }
+        assert_eq!(redis.text("G.DROP g"), ":1");
+    }
+    assert!(refused > 0, "no drop met the request in progress");
+}
+
+#[test]
 fn load_whose_client_left_does_not_outlive_its_graph() {
     let running = start(config());
     let redis = &mut resp(&running);

@@ -7,13 +7,16 @@
 //! The attributes of an edge are stored as one after another: number of the name in the schema, length, bytes.
 
 use super::fault::GraphFault;
-use super::run::graph_named;
+use super::run::{graph_named, take_work};
 use super::syntax;
 use super::words::{RequestWords, is_reserved_attribute};
 use crate::keyspace::graph_commits::GraphSync;
 use crate::keyspace::graphs::GraphCounters;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
+use crate::resp::slices;
+use crate::resp::state::graph_work::GraphWork;
+use crate::resp::state::string_work::StringWork;
 use crate::visit::progress::SessionWait;
 use graph::limits::{ATTRIBUTE_BYTES_MAX, SCHEMA_NAMES_MAX};
 use graph::{Direction, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, ListOrder, TypeId};
@@ -172,20 +175,32 @@ fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: ChangeKind) -> Run
         return acknowledge(call, kind.syntax());
     }
     let name = args.next().unwrap_or_default();
-    let graph = match graph_named(call, name) {
-        Ok(graph) => graph,
-        // Another client may have dropped the graph since the last visit.
-        Err(fault) => return fault.reply(call, call.session.sum, kind.syntax()),
+    // Another client may have dropped the graph since the last visit, and declared one of the same name. A dropped
+    // graph refuses changes.
+    let work = match take_work(call) {
+        Some(work) => work,
+        None => match graph_named(call, name) {
+            Ok(graph) => Box::new(GraphWork::of(graph)),
+            Err(fault) => return fault.reply(call, 0, kind.syntax()),
+        },
     };
+    let visited = check_and_apply(call, args, &work.graph, kind);
+    if matches!(visited, Err(Interrupt::State(_))) && !awaits_commit(call) {
+        slices::retain_work(call, StringWork::Graph(work));
+    }
+    visited
+}
+
+fn check_and_apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: ChangeKind) -> Run {
     if !call.session.fits {
-        match check(call, args, &graph, kind) {
+        match check(call, args, graph, kind) {
             Ok(true) => {}
             Ok(false) => return Err(SessionWait::Yield.into()),
             Err(fault) => return fault.reply(call, 0, kind.syntax()),
         }
         (call.session.done, call.session.passed, call.session.fits) = (0, (0, 0), true);
     }
-    apply(call, args, &graph, kind)
+    apply(call, args, graph, kind)
 }
 
 /// Parses and checks all changes of a request, from the position of the last visit on. Returns false if the slice is

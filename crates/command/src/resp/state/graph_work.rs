@@ -48,12 +48,19 @@ pub(in crate::resp) enum GraphQuery {
 /// The state of a command on graphs between two visits.
 pub(in crate::resp) struct GraphWork {
     pub(in crate::resp) graph: Graph,
-    /// The unfinished query; `None` between two parts of a compound query.
+    /// The unfinished query; `None` between two parts of a compound query, and for changes.
     pub(in crate::resp) query: Option<Box<GraphQuery>>,
     /// The replies of a compound query that are complete, and their number.
     pub(in crate::resp) replies: (Vec<u8>, usize),
     /// The share of client memory.
     pub(in crate::resp) grant: Option<Grant>,
+}
+
+impl GraphWork {
+    /// Returns the state of a request that has no query in progress and no reply.
+    pub(in crate::resp) fn of(graph: Graph) -> Self {
+        Self { graph, query: None, replies: (Vec::new(), 0), grant: None }
+    }
 }
 
 /// The state of a bulk load between two visits.
