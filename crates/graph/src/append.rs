@@ -26,6 +26,9 @@ const CHANGE_WORDS_MAX: usize = 96 << 10;
 /// More words than a change of an edge appends besides.
 const SHORT_WORDS_MIN: usize = 4096;
 
+/// More bytes than one change adds to the index, unless a table of pages grows.
+pub(crate) const INDEX_BYTES_A_CHANGE: usize = 64 << 10;
+
 /// The writer of a graph. It exists once at a time: others wait for its end.
 #[derive(Debug)]
 pub struct Writer<'g> {
@@ -44,7 +47,16 @@ pub struct Writer<'g> {
 impl Writer<'_> {
     /// Returns an error unless there is room for a change, so that no change ends half-way.
     pub(crate) fn check_room(&self) -> Result<(), GraphError> {
+        if !self.has_reservation {
+            self.check_index(INDEX_BYTES_A_CHANGE)?;
+        }
         self.check_room_beside(SEGMENTS_FOR_REMOVALS)
+    }
+
+    /// Returns an error unless the index may grow by `bytes` bytes.
+    pub(crate) fn check_index(&self, bytes: usize) -> Result<(), GraphError> {
+        let index = &self.store.index;
+        if index.has_room(bytes) { Ok(()) } else { Err(GraphError::IndexFull(index.max)) }
     }
 
     /// Returns an error unless there is room for a removal, which may take segments that other changes may not: a full
@@ -59,7 +71,7 @@ impl Writer<'_> {
         if has_room { Ok(()) } else { Err(GraphError::NoSpace) }
     }
 
-    fn check_room_beside(&self, reserved: usize) -> Result<(), GraphError> {
+    pub(crate) fn check_room_beside(&self, reserved: usize) -> Result<(), GraphError> {
         let has_own = self.words_left(Stream::Short) >= SHORT_WORDS_MIN;
         if has_own && self.words_left(Stream::Long) >= CHANGE_WORDS_MAX || has_room_in_one_segment(self) {
             return Ok(());

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::append::{Stream, Writer};
 use crate::error::GraphError;
-use crate::limits::TYPES_MAX;
+use crate::limits::{SEGMENTS_FOR_REMOVALS, TYPES_MAX};
 use crate::record::{self, RecordKind};
 use crate::schema::{Direction, EdgeType, EdgeTypeConfig, TypeId};
 use crate::state::WriterState;
@@ -41,7 +41,8 @@ impl Writer<'_> {
         if number >= TYPES_MAX {
             return Err(GraphError::TooManyTypes);
         }
-        self.check_room()?;
+        // A type adds nothing to the index. A new graph without a type would be left otherwise.
+        self.check_room_beside(SEGMENTS_FOR_REMOVALS)?;
         let ty = number as u8;
         let reverse = match config.direction {
             Direction::Directed => None,

@@ -63,6 +63,8 @@ pub enum GraphError {
     NotSortedByTime,
     /// All segments are in use.
     NoSpace,
+    /// The index of nodes and lists has its maximum of bytes, which the value is.
+    IndexFull(usize),
     /// The bulk batch has its maximum of edges.
     BatchFull,
     /// Another bulk batch of the graph is being loaded.
@@ -142,6 +144,11 @@ impl fmt::Display for GraphError {
                 f.write_str("cannot page by time: the edge type is sorted by identifier; declare it with SORT TIME")
             }
             Self::NoSpace => f.write_str("cannot store: all segments are in use; compact, or enlarge the pool"),
+            Self::IndexFull(bytes) => write!(
+                f,
+                "cannot store: the index of nodes and lists has its maximum of {bytes} bytes; drop a graph, or enlarge \
+                 the pool"
+            ),
             Self::BatchFull => f.write_str("cannot add the edge to the batch: it is full; load it first"),
             Self::BulkInProgress => {
                 f.write_str("cannot begin to load the batch: another one is being loaded; wait until it is complete")

@@ -15,6 +15,7 @@
 //! Nodes are never removed. A split writes two new pages and then replaces the old one. A reader that misses looks
 //! again if the number of pages changed, so a split hides no node. The old page is reused two epochs later.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use base::prng::split_mix;
@@ -22,7 +23,7 @@ use base::prng::split_mix;
 use crate::epoch::Epochs;
 use crate::error::GraphError;
 use crate::memory::AtomicU32;
-use crate::paged::{PAGE, Paged};
+use crate::paged::{IndexMemory, PAGE, Paged};
 use crate::sync::AtomicU64;
 
 /// The mean number of nodes in a hash page above which the map splits a page. Pages that are not split yet hold up to
@@ -100,14 +101,14 @@ fn place(page: &[AtomicU64], hash: u64, number: u32) -> bool {
 }
 
 impl Ids {
-    pub(crate) fn new(hash: IdHash, spare: &mut IdPages) -> Self {
+    pub(crate) fn new(hash: IdHash, memory: &Arc<IndexMemory>, spare: &mut IdPages) -> Self {
         let ids = Self {
             hash,
-            slots: Paged::new(),
-            pages: Paged::new(),
-            next: Paged::new(),
+            slots: Paged::new(memory),
+            pages: Paged::new(memory),
+            next: Paged::new(memory),
             page_count: AtomicU64::new(1),
-            externals: Paged::new(),
+            externals: Paged::new(memory),
             nodes: AtomicU64::new(0),
         };
         ids.slots.create_page(0);
@@ -135,7 +136,7 @@ impl Ids {
     /// each, because a page is looked up once for all its numbers.
     #[inline]
     pub(crate) fn externals(&self, numbers: &[u32], out: &mut [u64]) {
-        let page = |index: usize| self.externals.page(index).and_then(|page| <&[AtomicU64; PAGE]>::try_from(page).ok());
+        let page = |index: usize| self.externals.page(index);
         let identifier = |page: Option<&[AtomicU64; PAGE]>, number: u32| {
             page.map_or(0, |page| page[number as usize % PAGE].load(Relaxed))
         };
@@ -329,7 +330,7 @@ mod tests {
     #[test]
     fn growing_map_finds_every_node_and_no_other() {
         let (epochs, mut spare) = (Epochs::new(1), IdPages::default());
-        let ids = Ids::new(IdHash::new(1), &mut spare);
+        let ids = Ids::new(IdHash::new(1), &IndexMemory::new(usize::MAX), &mut spare);
         for number in 0..200_000u32 {
             let external = u64::from(number) * 3 + 1;
             assert_eq!(ids.find(external), None);
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn identifiers_of_one_hash_page_get_chained_pages() {
         let (epochs, mut spare, hash) = (Epochs::new(1), IdPages::default(), IdHash::new(7));
-        let ids = Ids::new(hash, &mut spare);
+        let ids = Ids::new(hash, &IndexMemory::new(usize::MAX), &mut spare);
         // The map has fewer than 2^4 hash pages, so all of these stay in page 0 whatever is split.
         let chosen: Vec<u64> = (1..).filter(|external| hash.of(*external) & 0xF == 0).take(5000).collect();
         for (number, external) in chosen.iter().enumerate() {

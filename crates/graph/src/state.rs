@@ -12,7 +12,7 @@ use crate::ids::{IdHash, IdPages, Ids};
 use crate::leaf::LeafEntries;
 use crate::limits::{GRAPHS_MAX, TYPES_MAX};
 use crate::memory::AtomicU32;
-use crate::paged::Paged;
+use crate::paged::{IndexMemory, Paged};
 use crate::pool::Pool;
 use crate::schema::EdgeType;
 use crate::sync::{AtomicU64, Mutex, RwLock};
@@ -26,6 +26,8 @@ pub(crate) struct StoreState {
     pub(crate) tombstones: TombstoneClock,
     /// The hash of the identifiers of all graphs.
     pub(crate) id_hash: IdHash,
+    /// The memory of the indexes of all graphs.
+    pub(crate) index: Arc<IndexMemory>,
     /// The graphs by their numbers. A dropped one stays until its segments are free, so that no other graph gets its
     /// number before. Written only when a graph is created, and when its number is free again.
     pub(crate) graphs: RwLock<GraphSlots>,
@@ -37,18 +39,27 @@ pub(crate) struct StoreState {
     pub(crate) graphs_dropped: AtomicU64,
 }
 
+/// The number of heads of a page. A list may be the only one of its page, so a page is not much larger than the records
+/// of a list.
+const HEADS_PAGE: usize = 64;
+
+/// The heads of the lists of one type, by the numbers of their nodes.
+type Heads = Paged<AtomicU64, HEADS_PAGE>;
+
 /// The graphs of a store by their numbers.
 pub(crate) type GraphSlots = [Option<Arc<GraphState>>; GRAPHS_MAX];
 
 impl StoreState {
-    pub(crate) fn new(pool: Pool, epochs: Epochs, id_hash: IdHash) -> Self {
+    pub(crate) fn new(pool: Pool, epochs: Epochs, id_hash: IdHash, index_bytes_max: usize) -> Self {
+        let index = IndexMemory::new(index_bytes_max);
         Self {
             pool,
             epochs,
             tombstones: TombstoneClock::new(),
             id_hash,
             graphs: RwLock::new([const { None }; GRAPHS_MAX]),
-            nothing: GraphState::nothing(id_hash),
+            nothing: GraphState::nothing(id_hash, &index),
+            index,
             creation: Mutex::new(()),
             graphs_dropped: AtomicU64::new(0),
         }
@@ -107,7 +118,8 @@ pub(crate) struct GraphState {
     is_dropped: AtomicBool,
     pub(crate) ids: Ids,
     types: [OnceLock<EdgeType>; TYPES_MAX],
-    heads: [OnceLock<Paged<AtomicU64>>; TYPES_MAX],
+    heads: [OnceLock<Heads>; TYPES_MAX],
+    index: Arc<IndexMemory>,
     /// The number of accepted changes of each type, by which caches know the age of their contents.
     changes: [AtomicU64; TYPES_MAX],
     /// One bit for each archived node.
@@ -182,28 +194,29 @@ pub(crate) struct Compaction {
 }
 
 impl GraphState {
-    pub(crate) fn new(number: u8, name: &str, creation: u32, id_hash: IdHash) -> Self {
+    pub(crate) fn new(number: u8, name: &str, creation: u32, id_hash: IdHash, index: &Arc<IndexMemory>) -> Self {
         let mut writer = WriterState::default();
         Self {
             number,
             name: name.to_owned(),
             creation,
             is_dropped: AtomicBool::new(false),
-            ids: Ids::new(id_hash, &mut writer.id_pages),
+            ids: Ids::new(id_hash, index, &mut writer.id_pages),
             types: [const { OnceLock::new() }; TYPES_MAX],
             heads: [const { OnceLock::new() }; TYPES_MAX],
+            index: Arc::clone(index),
             changes: std::array::from_fn(|_| AtomicU64::new(0)),
-            archived: Paged::new(),
+            archived: Paged::new(index),
             archived_nodes: AtomicU64::new(0),
             mark_changes: AtomicU64::new(0),
-            objects: Paged::new(),
+            objects: Paged::new(index),
             writer: Mutex::new(writer),
         }
     }
 
     /// Returns the state of [`StoreState::nothing`].
-    fn nothing(id_hash: IdHash) -> Self {
-        let nothing = Self::new(u8::MAX, "", 0, id_hash);
+    fn nothing(id_hash: IdHash, index: &Arc<IndexMemory>) -> Self {
+        let nothing = Self::new(u8::MAX, "", 0, id_hash, index);
         nothing.set_dropped();
         nothing
     }
@@ -239,7 +252,7 @@ impl GraphState {
     }
 
     pub(crate) fn add_type(&self, ty: u8, edge_type: EdgeType) {
-        self.heads[usize::from(ty)].get_or_init(Paged::new);
+        self.heads[usize::from(ty)].get_or_init(|| Paged::new(&self.index));
         self.types[usize::from(ty)].set(edge_type).expect("a type number is given once");
     }
 
@@ -251,8 +264,15 @@ impl GraphState {
     }
 
     pub(crate) fn publish(&self, node: u32, ty: u8, head: Head) {
-        let heads = self.heads[usize::from(ty)].get_or_init(Paged::new);
+        let heads = self.heads[usize::from(ty)].get_or_init(|| Paged::new(&self.index));
         heads.create(node).store(u64::from(head.position) << 32 | u64::from(head.live), Release);
+    }
+
+    /// Returns the number of the page of a list's head, if it does not exist, and its bytes.
+    pub(crate) fn missing_head_page(&self, node: u32, ty: u8) -> Option<(u32, usize)> {
+        let page = node / HEADS_PAGE as u32;
+        let exists = self.heads[usize::from(ty)].get().is_some_and(|heads| heads.page(page as usize).is_some());
+        (!exists).then_some((page, HEADS_PAGE * size_of::<AtomicU64>()))
     }
 
     /// Returns the number of changes of edges of a type.
@@ -302,7 +322,7 @@ impl GraphState {
 
     /// Returns the bytes of the index: the map of nodes, heads, marks and positions of objects.
     pub(crate) fn index_bytes(&self) -> usize {
-        let heads: usize = self.heads.iter().filter_map(OnceLock::get).map(Paged::bytes).sum();
+        let heads: usize = self.heads.iter().filter_map(OnceLock::get).map(Heads::bytes).sum();
         self.ids.bytes() + heads + self.archived.bytes() + self.objects.bytes()
     }
 }

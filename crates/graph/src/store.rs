@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::append::{Writer, segments_before_addition};
+use crate::append::{INDEX_BYTES_A_CHANGE, Writer, segments_before_addition};
 use crate::change::EdgeChange;
 use crate::declare::drop_graph;
 use crate::epoch::Epochs;
@@ -31,11 +31,19 @@ pub struct GraphStoreConfig {
     /// The secret of the map of identifiers. Draw it at random for each process if clients choose identifiers:
     /// otherwise they can choose ones that share a page of the map, which makes it slow. No file depends on it.
     pub hash_seed: u64,
+    /// The bytes of the index outside the pool from which on additions are refused. An opened store may have more.
+    pub index_bytes_max: usize,
 }
 
 impl Default for GraphStoreConfig {
     fn default() -> Self {
-        Self { segment_bytes: SEGMENT_BYTES, readers_max: 64, needs_commits: false, hash_seed: 0 }
+        Self {
+            segment_bytes: SEGMENT_BYTES,
+            readers_max: 64,
+            needs_commits: false,
+            hash_seed: 0,
+            index_bytes_max: usize::MAX,
+        }
     }
 }
 
@@ -97,7 +105,7 @@ impl GraphStore {
     pub fn new(memory: impl Backing, config: &GraphStoreConfig) -> Result<Self, GraphError> {
         let pool = Pool::new(Box::new(memory), config.segment_bytes)?;
         let (epochs, id_hash) = (Epochs::new(config.readers_max), IdHash::new(config.hash_seed));
-        Ok(Self { state: Arc::new(StoreState::new(pool, epochs, id_hash)) })
+        Ok(Self { state: Arc::new(StoreState::new(pool, epochs, id_hash, config.index_bytes_max)) })
     }
 
     /// Returns the graph with a name, and creates it if necessary.
@@ -109,6 +117,9 @@ impl GraphStore {
         let _creation = self.state.creation.lock().expect("no holder of the lock panics");
         if let Some(graph) = self.graph(name) {
             return Ok(graph);
+        }
+        if !self.state.index.has_room(INDEX_BYTES_A_CHANGE) {
+            return Err(GraphError::IndexFull(self.state.index.max));
         }
         let pool = &self.state.pool;
         let free = || {
@@ -134,7 +145,7 @@ impl GraphStore {
 
     /// Creates a graph's index under a number.
     pub(crate) fn place_graph(&self, number: usize, name: &str, creation: u32) -> Graph {
-        let state = Arc::new(GraphState::new(number as u8, name, creation, self.state.id_hash));
+        let state = Arc::new(GraphState::new(number as u8, name, creation, self.state.id_hash, &self.state.index));
         self.state.graphs.write().expect("no holder of the lock panics")[number] = Some(Arc::clone(&state));
         Graph { store: Arc::clone(&self.state), state }
     }

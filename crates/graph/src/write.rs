@@ -1,6 +1,6 @@
 //! Changes of a graph: nodes, edges, marks and objects.
 
-use crate::append::{Stream, Writer};
+use crate::append::{INDEX_BYTES_A_CHANGE, Stream, Writer};
 use crate::change::{EdgeAction, EdgeChange, EdgeValue};
 use crate::error::GraphError;
 use crate::ids::check_node;
@@ -69,17 +69,21 @@ impl<'g> Writer<'g> {
     /// If [`Writer::check`] refuses the change, a list is at its cap or full, or no segment is free.
     pub fn apply(&mut self, change: &EdgeChange<'_>) -> Result<bool, GraphError> {
         self.check(change)?;
-        if change.action == EdgeAction::Remove {
-            self.check_room_to_remove()?;
-        } else {
-            self.check_room()?;
-        }
         let ty = change.edge_type.0;
         let known = (self.graph.ids.find(change.source), self.graph.ids.find(change.destination));
         let before = match known {
             (Some(source), Some(destination)) => self.edge_value(source, ty, destination),
             _ => None,
         };
+        if change.action == EdgeAction::Remove {
+            self.check_room_to_remove()?;
+            if before.is_none() {
+                // The removal of an edge that never existed is stored, and may add nodes.
+                self.check_index(INDEX_BYTES_A_CHANGE)?;
+            }
+        } else {
+            self.check_room()?;
+        }
         let own = EdgeValue::of(change.action, change.time_ms);
         let mut value = before.clone().unwrap_or_else(|| own.clone());
         let mut is_newer = value.merge(&own) || before.is_none();

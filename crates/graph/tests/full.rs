@@ -3,8 +3,9 @@
 
 use base::prng::Prng;
 use gannet_graph::{
-    AtomicU32, Backing, CompactionStep, Cursor, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, GraphStore,
-    GraphStoreConfig, PageOptions, PageQuery, QueryStep, TypeId, anonymous, limits::GRAPHS_MAX,
+    AtomicU32, Backing, BulkBatch, BulkStep, BulkWriter, CompactionStep, Cursor, EdgeAction, EdgeChange,
+    EdgeTypeConfig, Graph, GraphError, GraphStore, GraphStoreConfig, PageOptions, PageQuery, QueryStep, TypeId,
+    anonymous, limits::GRAPHS_MAX,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,6 +13,13 @@ use std::sync::Arc;
 const SEGMENTS: usize = 16;
 const SEGMENT_BYTES: usize = 512 << 10;
 const SOURCES: u64 = 3000;
+const CONFIG: GraphStoreConfig = GraphStoreConfig {
+    segment_bytes: SEGMENT_BYTES,
+    readers_max: 1,
+    needs_commits: false,
+    hash_seed: 5,
+    index_bytes_max: usize::MAX,
+};
 
 fn change(source: u64, edge_type: TypeId, destination: u64, time_ms: u64, action: EdgeAction<'_>) -> EdgeChange<'_> {
     EdgeChange { source, edge_type, destination, time_ms, action }
@@ -35,8 +43,7 @@ fn compact(graph: &Graph) -> usize {
 
 #[test]
 fn full_store_takes_removals_and_has_room_again_after_compaction() {
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
-    let store = GraphStore::new(anonymous(SEGMENTS * SEGMENT_BYTES), &config).expect("enough");
+    let store = GraphStore::new(anonymous(SEGMENTS * SEGMENT_BYTES), &CONFIG).expect("enough");
     let graph = store.create_graph("g").expect("room");
     let config = EdgeTypeConfig { schema: vec!["text".to_owned()], ..EdgeTypeConfig::default() };
     let ty = graph.writer().declare_type("knows", &config).expect("valid");
@@ -85,8 +92,7 @@ fn full_store_takes_removals_and_has_room_again_after_compaction() {
 fn full_store_can_be_emptied_if_its_tombstones_age_sooner() {
     const AGE_S: u32 = 3600;
     const FULL_AGE_S: u32 = 10;
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
-    let store = GraphStore::new(anonymous(10 * SEGMENT_BYTES), &config).expect("enough");
+    let store = GraphStore::new(anonymous(10 * SEGMENT_BYTES), &CONFIG).expect("enough");
     let graph = store.create_graph("g").expect("room");
     let ty = graph.writer().declare_type("knows", &EdgeTypeConfig::default()).expect("valid");
     let mut now_s = 100_000;
@@ -159,9 +165,8 @@ impl Backing for Kept {
 
 #[test]
 fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other() {
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
     let memory = Arc::new(anonymous(SEGMENTS * SEGMENT_BYTES));
-    let open = || GraphStore::open(Kept(Arc::clone(&memory)), &config).map(|(store, _)| store);
+    let open = || GraphStore::open(Kept(Arc::clone(&memory)), &CONFIG).map(|(store, _)| store);
     let store = open().expect("enough");
     let graph = store.create_graph("g").expect("room");
     let config = EdgeTypeConfig { schema: vec!["text".to_owned()], ..EdgeTypeConfig::default() };
@@ -195,9 +200,8 @@ fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other()
 #[test]
 fn store_has_room_for_the_maximum_of_small_graphs_with_a_segment_each_and_a_third_more() {
     const SEGMENTS: usize = GRAPHS_MAX + GRAPHS_MAX / 3 + 1;
-    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1, needs_commits: false, hash_seed: 5 };
     let memory = Arc::new(anonymous(SEGMENTS * SEGMENT_BYTES));
-    let open = || GraphStore::open(Kept(Arc::clone(&memory)), &config).expect("enough").0;
+    let open = || GraphStore::open(Kept(Arc::clone(&memory)), &CONFIG).expect("enough").0;
     let mut store = open();
     let mut edges = 0;
     for round in 0..2 {
@@ -228,4 +232,108 @@ fn store_has_room_for_the_maximum_of_small_graphs_with_a_segment_each_and_a_thir
         assert_eq!(graphs[0].writer().apply(&change(source, ty, 1, 1, EdgeAction::Add(b""))), Ok(true));
     }
     assert!(store.stats().segments - store.stats().segments_free > GRAPHS_MAX);
+}
+
+#[test]
+fn index_of_lists_that_few_nodes_have_is_not_much_larger_than_their_records() {
+    const NODES: u64 = 32 << 10;
+    const TYPES: usize = 32;
+    let store = GraphStore::new(anonymous(64 << 20), &GraphStoreConfig { segment_bytes: SEGMENT_BYTES, ..CONFIG });
+    let store = store.expect("enough");
+    let graph = store.create_graph("g").expect("room");
+    let mut writer = graph.writer();
+    let declare = |number: usize| writer.declare_type(&format!("t{number}"), &EdgeTypeConfig::default());
+    let types: Vec<TypeId> = (0..TYPES).map(declare).collect::<Result<_, _>>().expect("valid");
+    for source in (1..NODES).step_by(2) {
+        writer.apply(&change(source, types[0], source + 1, 1, EdgeAction::Add(b""))).expect("room");
+    }
+    let before = store.stats().index_bytes;
+    let lists = (0..NODES / 1024).flat_map(|block| types[1..].iter().map(move |ty| (block * 1024 + 1, *ty)));
+    let mut count = 0;
+    for (source, ty) in lists {
+        writer.apply(&change(source, ty, source + 1, 1, EdgeAction::Add(b""))).expect("room");
+        count += 1;
+    }
+    let a_list = (store.stats().index_bytes - before) / count;
+    assert!(count == 992 && a_list < 1024, "{a_list} bytes of the index for each of {count} lists");
+}
+
+#[test]
+fn full_index_refuses_additions_and_takes_removals_until_a_graph_is_dropped() {
+    const MAX: usize = 2 << 20;
+    let store = GraphStore::new(anonymous(64 << 20), &GraphStoreConfig { index_bytes_max: MAX, ..CONFIG });
+    let store = store.expect("enough");
+    let graph = store.create_graph("g").expect("room");
+    let ty = graph.writer().declare_type("knows", &EdgeTypeConfig::default()).expect("valid");
+    let add = |source: u64| change(source, ty, source + 1, 1, EdgeAction::Add(b""));
+    let mut added = 0;
+    let error = loop {
+        match graph.writer().apply(&add(1 + added * 2)) {
+            Ok(_) => added += 1,
+            Err(error) => break error,
+        }
+    };
+    let bytes = store.stats().index_bytes;
+    assert!(error == GraphError::IndexFull(MAX) && added > 10_000, "{added} edges, then {error}");
+    assert!((MAX / 2..=MAX).contains(&bytes), "{bytes} bytes");
+    assert!(matches!(graph.writer().set_object(1, Some(b"x"), 1), Err(GraphError::IndexFull(_))));
+    // Neither the nodes of a batch nor its lists bring the index above its maximum.
+    let mut batch = BulkBatch::new(ty, 100_000);
+    (0..100_000).for_each(|number| batch.push(1 << 40 | number, 1, 1, b"").expect("valid"));
+    let mut writer = graph.writer();
+    BulkWriter::new(&mut writer).begin(batch).map_err(|(error, _)| error).expect("none other");
+    let refused = loop {
+        match BulkWriter::new(&mut writer).step(4096) {
+            Ok(step) => assert_eq!(step, BulkStep::More, "the batch was loaded"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, GraphError::IndexFull(MAX));
+    assert!(BulkWriter::new(&mut writer).cancel().is_some(), "the batch has stored edges");
+    let bytes = store.stats().index_bytes;
+    assert!(bytes <= MAX + (64 << 10), "{bytes} bytes");
+    assert_eq!(writer.apply(&change(1, ty, 2, 2, EdgeAction::Remove)), Ok(true));
+    drop(writer);
+    store.drop_graph(&graph).expect("exists");
+    drop(graph);
+    assert_eq!(store.free_dropped(), 0);
+    let graph = store.create_graph("g").expect("room");
+    let ty = graph.writer().declare_type("knows", &EdgeTypeConfig::default()).expect("valid");
+    assert_eq!(graph.writer().apply(&change(1, ty, 2, 1, EdgeAction::Add(b""))), Ok(true));
+}
+
+#[test]
+fn batch_whose_lists_have_no_room_in_the_index_stores_no_edge() {
+    const MAX: usize = 1 << 20;
+    const NODES: u64 = 20_000;
+    let store = GraphStore::new(anonymous(64 << 20), &GraphStoreConfig { index_bytes_max: MAX, ..CONFIG });
+    let store = store.expect("enough");
+    let graph = store.create_graph("g").expect("room");
+    let mut writer = graph.writer();
+    let declare = |number: usize| writer.declare_type(&format!("t{number}"), &EdgeTypeConfig::default());
+    let types: Vec<TypeId> = (0..30).map(declare).collect::<Result<_, _>>().expect("valid");
+    let mut refused = 0;
+    for ty in &types {
+        let before = store.stats().index_bytes;
+        let mut batch = BulkBatch::new(*ty, NODES as usize);
+        (1..NODES).step_by(2).for_each(|node| batch.push(node, node + 1, 1, b"").expect("valid"));
+        BulkWriter::new(&mut writer).begin(batch).map_err(|(error, _)| error).expect("none other");
+        let step = loop {
+            match BulkWriter::new(&mut writer).step(4096) {
+                Ok(BulkStep::More) => {}
+                step => break step,
+            }
+        };
+        if step == Err(GraphError::IndexFull(MAX)) {
+            refused += 1;
+            assert!(BulkWriter::new(&mut writer).cancel().is_some(), "the batch has stored edges");
+            assert_eq!(store.stats().index_bytes, before);
+        } else {
+            assert_eq!((step, refused), (Ok(BulkStep::Done), 0));
+            BulkWriter::new(&mut writer).finish().expect("complete");
+        }
+        let bytes = store.stats().index_bytes;
+        assert!(bytes <= MAX, "{bytes} bytes");
+    }
+    assert!((1..30).contains(&refused), "{refused} batches were refused");
 }

@@ -81,6 +81,7 @@ mod tests {
             (GraphError::BadDistance(4), Status::InvalidArgument),
             (GraphError::NotSortedByTime, Status::FailedPrecondition),
             (GraphError::NoSpace, Status::ResourceExhausted),
+            (GraphError::IndexFull(1), Status::ResourceExhausted),
         ];
         for (refusal, status) in refusals {
             let reply = format!("ERR {refusal}");

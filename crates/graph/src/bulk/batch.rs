@@ -201,6 +201,9 @@ pub(crate) struct BulkState {
     pub(crate) has_deferred: bool,
     /// More words than the lists grow by.
     pub(crate) growth: u64,
+    /// The bytes that the heads of the lists add to the index, and the type and number of their last page.
+    pub(crate) index_growth: usize,
+    pub(crate) head_page: Option<(u8, u32)>,
     /// The words that are reserved in the pool.
     pub(crate) reserved: u64,
     /// For each segment with edge records of the batch: a position in it, and the words to release at the end.
@@ -225,6 +228,8 @@ impl BulkState {
             deferred_end: 0,
             has_deferred: false,
             growth: 0,
+            index_growth: 0,
+            head_page: None,
             reserved: 0,
             log_segments: Vec::new(),
             nodes_before,

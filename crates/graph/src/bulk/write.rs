@@ -238,6 +238,7 @@ impl<'g> LoadSlice<'_, 'g> {
             return Ok(number);
         }
         self.writer.check_room()?;
+        self.writer.check_index(0)?;
         self.writer.node_number(external)
     }
 
@@ -276,6 +277,7 @@ impl<'g> LoadSlice<'_, 'g> {
             let head = self.writer.graph.head(first.node, ty);
             let growth = self.growth(self.bulk.at, end, ty);
             self.bulk.growth += growth;
+            self.count_head(first.node, ty);
             let may_exceed_cap = cap != 0 && head.live as usize + additions > cap as usize;
             // A short list has few leaves, so most lists are not opened.
             let is_long = head.live as usize + additions > LEAF_ENTRIES_LEAST * LEAVES_MAX / 4;
@@ -289,6 +291,15 @@ impl<'g> LoadSlice<'_, 'g> {
         }
         self.reserve()?;
         Ok(true)
+    }
+
+    /// Counts the page of a list's head if the batch creates it. Lists of one page follow each other.
+    fn count_head(&mut self, node: u32, ty: u8) {
+        if let Some((page, bytes)) = self.writer.graph.missing_head_page(node, ty)
+            && self.bulk.head_page.replace((ty, page)) != Some((ty, page))
+        {
+            self.bulk.index_growth += bytes;
+        }
     }
 
     /// Brings the heads and the records of the next lists into the cache. Their cache misses overlap, in contrast to
@@ -355,6 +366,7 @@ impl<'g> LoadSlice<'_, 'g> {
     /// Returns an error unless the whole batch has room once compaction removed all dead records, and reserves the
     /// room. No batch is begun that cannot be completed.
     fn reserve(&mut self) -> Result<(), GraphError> {
+        self.writer.check_index(self.bulk.index_growth)?;
         let text = self.bulk.batch.text_bytes() as u64;
         let records = self.bulk.batch.len() as u64 * self.bulk.record_words(usize::MAX) as u64;
         // Attributes are in the edge record and in both lists.

@@ -15,8 +15,13 @@ pub const SEGMENT_BYTES: usize = 256 << 10;
 const SEGMENT_WORDS: usize = SEGMENT_BYTES / 4;
 const SEGMENTS: usize = 12;
 const HEADER: usize = 8;
-const CONFIG: GraphStoreConfig =
-    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 2, needs_commits: false, hash_seed: 5 };
+const CONFIG: GraphStoreConfig = GraphStoreConfig {
+    segment_bytes: SEGMENT_BYTES,
+    readers_max: 2,
+    needs_commits: false,
+    hash_seed: 5,
+    index_bytes_max: usize::MAX,
+};
 
 /// What a run of an input reached.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,8 +15,13 @@ pub fn seed() -> u64 {
     seed
 }
 
-pub const CONFIG: GraphStoreConfig =
-    GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 4, needs_commits: false, hash_seed: 5 };
+pub const CONFIG: GraphStoreConfig = GraphStoreConfig {
+    segment_bytes: SEGMENT_BYTES,
+    readers_max: 4,
+    needs_commits: false,
+    hash_seed: 5,
+    index_bytes_max: usize::MAX,
+};
 
 /// Memory that a test can read while a store uses it.
 pub struct Shared(pub Arc<Box<[AtomicU32]>>);

@@ -109,7 +109,7 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
             Some(file) => check_header(&words, file).map_err(&fault)?,
             None => Contents::Current,
         };
-        let store = store_config(config, file.is_some());
+        let store = store_config(config, file.is_some(), bytes - HEADER_BYTES);
         let opened = match &contents {
             Contents::Current => GraphStore::open(GraphMemory(words), &store),
             Contents::Committed(watermarks) => GraphStore::open_committed(GraphMemory(words), &store, watermarks),
@@ -133,13 +133,14 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
     Ok(OpenGraphs { graphs, file, commits })
 }
 
-/// Returns the configuration of the store. Until the start has read and written the state of the commits, it assumes
+/// Returns the configuration of the store, whose pool has `bytes` bytes: its index may take as many besides. Until the start has read and written the state of the commits, it assumes
 /// that commits protect a file.
-fn store_config(config: &ServerConfig, is_file: bool) -> GraphStoreConfig {
+fn store_config(config: &ServerConfig, is_file: bool, bytes: usize) -> GraphStoreConfig {
     GraphStoreConfig {
         readers_max: config.workers + 2,
         needs_commits: is_file,
         hash_seed: graph_hash_seed(),
+        index_bytes_max: bytes,
         ..GraphStoreConfig::default()
     }
 }
@@ -321,7 +322,7 @@ mod tests {
         let file = file_of(bytes, &[]);
         let open = || {
             let words = Words::of_file(&file, bytes as usize, false).expect("a map");
-            let config = store_config(&ServerConfig::default(), true);
+            let config = store_config(&ServerConfig::default(), true, usize::MAX);
             GraphStore::open(GraphMemory(words), &config).expect("room").0
         };
         let store = open();

@@ -251,7 +251,7 @@ fn apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: Chang
                 Err(fault) => {
                     drop(writer);
                     let changed = call.session.sum;
-                    let is_full = fault == GraphFault::Engine(GraphError::NoSpace);
+                    let is_full = fault.is_full();
                     counters(call).refused.add(u64::from(is_full));
                     return fault.reply(call, changed, kind.syntax());
                 }

@@ -69,6 +69,11 @@ impl From<ErrorReply> for GraphFault {
 }
 
 impl GraphFault {
+    /// Returns true if graph memory or the index is full.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Engine(GraphError::NoSpace | GraphError::IndexFull(_)))
+    }
+
     /// Returns the error line of a command with this syntax, without the protocol's framing.
     fn line(&self, syntax: &str) -> Line {
         let mut line = Line::new();
@@ -81,6 +86,9 @@ impl GraphFault {
             Self::Engine(GraphError::NoSpace) => {
                 line.put(b"OOM graph memory is full: remove edges, or start the server with a larger --graph-memory")
             }
+            Self::Engine(GraphError::IndexFull(_)) => line.put(
+                b"OOM the index of graphs is full: drop a graph, or start the server with a larger --graph-memory",
+            ),
             Self::Engine(GraphError::NoRoomForGraph) => line.put(
                 b"ERR cannot create the graph: less than a quarter of the segments is free; add its edges to another \
                   graph as types of their own, or start the server with a larger --graph-memory",

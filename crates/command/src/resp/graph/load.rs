@@ -83,7 +83,7 @@ pub(in crate::resp) fn load<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
         }
         Err(fault) => {
             counters(call).changed.add(work.changed);
-            let is_full = fault == GraphFault::Engine(GraphError::NoSpace);
+            let is_full = fault.is_full();
             counters(call).refused.add(u64::from(is_full));
             fault.reply(call, work.changed as i64, syntax::LOAD)
         }
