@@ -234,8 +234,14 @@ impl Writing<'_, '_> {
             let node = self.edit.changed.get_mut((part & !CHANGED) as usize).ok_or(Damaged)?;
             let (mut bytes, direction) = (std::mem::take(&mut node.bytes), node.direction.unwrap_or(Direction::Mixed));
             if height > 1 {
-                let below = self.children(bytes, height - 1)?;
-                bytes = self.page(below, height - 1)?;
+                // Most changed pages keep their nodes, although a node elsewhere in the tree does not.
+                bytes = match self.keeps_nodes(&bytes, height - 1)? {
+                    true => self.rewritten(bytes, height - 1)?,
+                    false => {
+                        let below = self.children(bytes, height - 1)?;
+                        self.page(below, height - 1)?
+                    }
+                };
                 // The first leaf below may be of another section now.
                 key = Entry::at(&bytes, 0).map_or(key, |first| first.key.to_vec());
             }
