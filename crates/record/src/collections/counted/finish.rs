@@ -5,7 +5,7 @@ use super::node::{self, Entry, EntryStart, entries};
 use super::seek::Nodes;
 use super::{
     BYTES_MIN, COUNTED, Codec, JOINED_BYTES_MAX, LEAF_BYTES_FULL, LEAF_BYTES_MAX, LEVELS_MAX, PAGE_BYTES_MAX,
-    PAGE_ENTRIES_MIN,
+    PAGE_ENTRIES_LONG, PAGE_ENTRIES_MIN,
 };
 use crate::Damaged;
 use crate::tree::Parts;
@@ -288,13 +288,10 @@ impl Writing<'_, '_> {
 
     /// Appends the head to `to`. Divides a long root, and drops levels with a single entry.
     fn put_head(mut self, mut root: Vec<u8>, to: &mut Vec<u8>) -> Result<(), Damaged> {
-        while root.len() > PAGE_BYTES_MAX && entries(&root).count() > PAGE_ENTRIES_MIN {
+        while pages_of(&root) > 1 && self.edit.levels < LEVELS_MAX {
             let (key, bytes) = (Entry::at(&root, 0)?.key.to_vec(), root);
             let child = Child::New { count: self.edit.count, key, bytes, direction: Direction::Mixed };
             self.edit.levels += 1;
-            if self.edit.levels > LEVELS_MAX {
-                return Err(Damaged);
-            }
             root = self.page(vec![child], self.edit.levels)?;
         }
         while self.edit.levels > 1 {
@@ -377,22 +374,38 @@ impl Writing<'_, '_> {
         Ok(())
     }
 
-    /// Writes a page, or several if it is too long, and appends their entries to `to`.
+    /// Writes a page, or several if it is too long, and appends their entries to `to`. Each of several has at least
+    /// [`PAGE_ENTRIES_MIN`] entries, and nearly the same length if its keys permit.
     fn pages(&mut self, key: Vec<u8>, bytes: &[u8], to: &mut Vec<u8>) -> Result<(), Damaged> {
-        let pages = bytes.len().div_ceil(PAGE_BYTES_MAX);
-        let target = if pages > 1 { bytes.len().div_ceil(pages) } else { bytes.len() };
+        // The pages and the entries that are not written yet.
+        let mut pages = pages_of(bytes);
+        let mut left = if pages > 1 { entries(bytes).count() } else { 0 };
+        let target = bytes.len().div_ceil(pages);
         let (mut key, mut from, mut count, mut number) = (key, 0, 0, 0);
         for entry in entries(bytes) {
             let (at, entry) = entry?;
-            if number >= PAGE_ENTRIES_MIN && entry.end - from > target {
-                self.write(count, &key, &bytes[from..at], to);
-                (key, from, count, number) = (entry.key.to_vec(), at, 0, 0);
+            if pages > 1 && number >= PAGE_ENTRIES_MIN {
+                let needed = PAGE_ENTRIES_MIN * (pages - 1);
+                if left == needed || left > needed && entry.end - from > target {
+                    self.write(count, &key, &bytes[from..at], to);
+                    (key, from, count, number, pages) = (entry.key.to_vec(), at, 0, 0, pages - 1);
+                }
             }
-            (count, number) = (count + entry.count, number + 1);
+            (count, number, left) = (count + entry.count, number + 1, left.saturating_sub(1));
         }
         self.write(count, &key, &bytes[from..], to);
         Ok(())
     }
+}
+
+/// Returns the number of pages into which a page is divided: 1 if it is short enough, or has few entries.
+fn pages_of(page: &[u8]) -> usize {
+    let pages = page.len().div_ceil(PAGE_BYTES_MAX);
+    if pages <= 1 {
+        return 1;
+    }
+    let number = entries(page).count();
+    if number <= PAGE_ENTRIES_LONG { 1 } else { pages.min(number / PAGE_ENTRIES_MIN) }
 }
 
 /// Appends the number of elements with which a plain value begins.

@@ -24,7 +24,9 @@
 //!   its entry, that key becomes the lowest of the section, so that the keys of entries ascend.
 //!
 //! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the elements that the type does not divide; a page at most
-//! [`PAGE_BYTES_MAX`] bytes or four entries; a tree at most [`LEVELS_MAX`] levels.
+//! [`PAGE_BYTES_MAX`] bytes or [`PAGE_ENTRIES_LONG`] entries; a tree at most [`LEVELS_MAX`] levels. A division leaves
+//! at least [`PAGE_ENTRIES_MIN`] entries in each page, whatever their keys are, so that the number of levels is at most
+//! proportional to the logarithm of the number of leaves. The root of a tree with all levels grows without a limit.
 
 mod edit;
 mod finish;
@@ -52,11 +54,13 @@ pub(super) const LEAF_BYTES_FULL: usize = LEAF_BYTES_MAX - SPARE;
 const BYTES_MIN: usize = 256;
 /// Maximum length in bytes of two leaves or pages that are joined.
 const JOINED_BYTES_MAX: usize = 768;
-/// Maximum length of a page in bytes, if it has more than four entries.
+/// Maximum length of a page in bytes, if it has more than [`PAGE_ENTRIES_LONG`] entries.
 const PAGE_BYTES_MAX: usize = 1024;
-/// The minimum number of entries of a page that is divided.
-const PAGE_ENTRIES_MIN: usize = 4;
-/// Maximum number of levels of entries above the leaves. Each level multiplies the leaves by at least two.
+/// The minimum number of entries of each page into which a page is divided.
+const PAGE_ENTRIES_MIN: usize = 3;
+/// The maximum number of entries of a page with longer keys than [`PAGE_BYTES_MAX`] has room for.
+const PAGE_ENTRIES_LONG: usize = 2 * PAGE_ENTRIES_MIN;
+/// Maximum number of levels of entries above the leaves. Each level multiplies the leaves by at least three.
 const LEVELS_MAX: usize = 12;
 /// The bit in the `levels` of a head that marks a counted tree. The store reads it, too.
 const COUNTED: u8 = 0x80;
