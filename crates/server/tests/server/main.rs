@@ -34,6 +34,7 @@ mod flash_commands;
 mod flash_query;
 mod flash_walks;
 mod full_replies;
+mod full_store;
 mod graph;
 mod graph_drop;
 mod graph_load;
