@@ -89,6 +89,19 @@ pub(super) fn change<C: Collection, T>(
     change_from::<C, T>(call, bytes, false, change)
 }
 
+/// Changes the collection under a key as [`change`] does. Leaves some free segments of a store without eviction to
+/// removals: for deliveries and other changes that let a value grow although the store is full.
+pub(super) fn change_sparing<C: Collection, T>(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    change: &mut Change<'_, C, T>,
+) -> Result<(T, Effect), Interrupt> {
+    call.guard.spare_segments(true);
+    let changed = self::change::<C, T>(call, bytes, change);
+    call.guard.spare_segments(false);
+    changed
+}
+
 /// Changes the collection under a key as [`change`] does, or if `is_new`, replaces the value of the key, whatever its
 /// type, by a new collection.
 pub(super) fn change_from<C: Collection, T>(

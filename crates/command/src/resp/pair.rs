@@ -103,6 +103,7 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if from == to {
         return Err(ErrorReply::SameKey.into());
     }
+    call.ctx.check_room(to.namespace, 0)?;
     let copied = copy_item(call, from, to, target)?;
     if copied == Copied::Done {
         // As in Redis, a target that is replaced also counts as new.

@@ -255,6 +255,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    typed::room_to_store(call, value.len() as u64)?;
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
     let key = call.key(bytes);
     let PutOutcome::Stored { bytes: len, .. } = call.guard.items_mut().put(&key, &put)? else {
@@ -399,6 +400,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Ok(());
     }
     string(call.guard.items().peek(&key).as_ref())?;
+    typed::room_to_store(call, part.len() as u64)?;
     let len = call.guard.items_mut().splice(&key, offset, part)?.ok_or(ErrorReply::WrongType)?;
     note_store(call);
     call.changed(KeyEvent::SETRANGE, bytes);
@@ -438,6 +440,7 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let key = call.key(bytes);
     string(call.guard.items().peek(&key).as_ref())?;
     let delta = float(args.next().unwrap_or_default())?;
+    typed::room_to_store(call, 0)?;
     let mut text = call.ctx.scratch(call.guard);
     let mut attempts = Attempts::default();
     let sum = loop {
@@ -567,6 +570,7 @@ pub(super) fn store_with(
 
 /// Executes a `SET` whose options depend on the existing value, or request that value as the reply.
 fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
+    typed::room_to_store(call, value.len() as u64)?;
     let (key, mark) = (call.key(bytes), call.out.mark());
     let replied = if options.get { value_reply::reply_value(call, &key)? } else { None };
     let stored = store_over(call.guard, &key, NewValue::Bytes(value), (options, expire), replied.as_ref());
@@ -684,6 +688,11 @@ fn add<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, delta: impl Fn(&[u8]) ->
     let bytes = args.next().unwrap_or_default();
     let delta = delta(args.next().unwrap_or_default())?;
     let key = call.key(bytes);
+    if let Err(full) = typed::room_to_store(call, 0)
+        && call.guard.items().peek(&key).is_none()
+    {
+        return Err(full);
+    }
     match call.guard.numbers().add(&key, delta)? {
         AddOutcome::Number(sum) => {
             note_store(call);

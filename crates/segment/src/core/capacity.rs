@@ -192,35 +192,50 @@ pub(crate) fn open_max_of(store: &Store, namespace: u8) -> usize {
     }
 }
 
-/// Takes a free segment for a namespace, if its limits allow it.
+/// Returns the number of segments that a write which spares segments ([`crate::Guard::spare_segments`]) leaves free in
+/// addition to the reserve: half of those that the background keeps free, if the namespace's items are never evicted.
+fn spared_of(store: &Store, namespace: u8) -> usize {
+    if !store.spaces.keeps(namespace) {
+        return 0;
+    }
+    let kept = match store.spaces.limit(namespace) {
+        Some(limit) => low_of(store, namespace, limit) - RESERVE,
+        None => store.memory.free_low() - store.memory.free_reserve(),
+    };
+    kept.div_ceil(2)
+}
+
+/// Takes a free segment for a namespace, if its limits allow it. If `spares` is true, leaves [`spared_of`] segments.
 ///
 /// # Errors
 /// The error that [`no_segment`] returns.
-pub(crate) fn take_segment(store: &Store, whose: Whose, namespace: u8) -> Result<SegmentId, OpError> {
+pub(crate) fn take_segment(store: &Store, whose: Whose, namespace: u8, spares: bool) -> Result<SegmentId, OpError> {
+    let spared = if spares { spared_of(store, namespace) } else { 0 };
     let taken = store.segments.take_free(match whose {
         Whose::Background => 0,
-        Whose::ThreadHandle if !store.spaces.any_quota() => store.memory.free_reserve(),
-        Whose::ThreadHandle => handle_leaves(store, namespace).ok_or_else(|| no_segment(store, namespace))?,
+        Whose::ThreadHandle if !store.spaces.any_quota() => store.memory.free_reserve() + spared,
+        Whose::ThreadHandle => handle_leaves(store, namespace, spared).ok_or_else(|| no_segment(store, namespace))?,
     });
     let id = taken.ok_or_else(|| no_segment(store, namespace))?;
     store.spaces.takes(namespace);
     Ok(id)
 }
 
-/// Returns the number of segments that must remain free after a data thread takes one for a namespace. Called if any
-/// namespace has a quota. Returns `None` if the thread may take no segment.
-fn handle_leaves(store: &Store, namespace: u8) -> Option<usize> {
+/// Returns the number of segments that must remain free after a data thread takes one for a namespace and leaves
+/// `spared` segments of those that the namespace may take. Called if any namespace has a quota. Returns `None` if the
+/// thread may take no segment.
+fn handle_leaves(store: &Store, namespace: u8, spared: usize) -> Option<usize> {
     let reserve = store.memory.free_reserve();
     let Some(limit) = store.spaces.limit(namespace) else {
         if shared_free(store) < store.free_low() {
             store.call_background();
         }
-        return Some(reserve + store.spaces.reserved());
+        return Some(reserve + store.spaces.reserved() + spared);
     };
     if is_short(store, namespace, 0) {
         store.call_background();
     }
-    (store.spaces.used(namespace) + RESERVE < limit).then_some(reserve)
+    (store.spaces.used(namespace) + RESERVE + spared < limit).then_some(reserve)
 }
 
 /// Returns true if a namespace has enough free segments for a large value that takes `segments` segments. Otherwise

@@ -200,6 +200,13 @@ impl<'l> Guard<'l> {
         self.own.unfinished.is_paused()
     }
 
+    /// Makes this guard's writes leave some free segments of a store without eviction to other writes, until it is
+    /// called with false. For requests that let a value grow although the store is full: removals, which need memory
+    /// too, then find some.
+    pub fn spare_segments(&mut self, spares: bool) {
+        self.own.open.spare_segments(spares);
+    }
+
     /// Prepares a key for a lookup.
     #[inline]
     pub fn key<'k>(&self, namespace: Namespace, bytes: &'k [u8]) -> Key<'k> {

@@ -43,6 +43,8 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct OpenTable {
     whose: Whose,
+    /// See [`crate::Guard::spare_segments`].
+    spares: bool,
     open: Vec<Open>,
     reservations: u64,
     /// The number of segments that this table has taken, by namespace.
@@ -66,7 +68,12 @@ pub(crate) struct Want {
 impl OpenTable {
     pub(crate) fn new(whose: Whose) -> Self {
         let open = Vec::with_capacity(OPEN_MAX);
-        Self { whose, open, reservations: 0, taken: [0; Namespace::MAX], sealed_before: 0 }
+        Self { whose, spares: false, open, reservations: 0, taken: [0; Namespace::MAX], sealed_before: 0 }
+    }
+
+    /// See [`crate::Guard::spare_segments`].
+    pub(crate) fn spare_segments(&mut self, spares: bool) {
+        self.spares = spares;
     }
 
     /// Reserves space for one item. The space lies beyond the segment's published write offset until
@@ -210,7 +217,7 @@ impl OpenTable {
     #[cold]
     #[inline(never)]
     fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
-        let id = take_segment(store, self.whose, want.namespace)?;
+        let id = take_segment(store, self.whose, want.namespace, self.spares)?;
         self.taken[usize::from(want.namespace)] += 1;
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(ttl::unit_ms(want.class, true), now);

@@ -3,6 +3,9 @@
 use crate::common::redis::{Replies, both, resp};
 use crate::common::start;
 use gannet_server::start::{Running, ServerConfig};
+use std::fmt::Write;
+
+const ELEMENTS: u64 = 4000;
 
 fn small() -> Running {
     start(ServerConfig { workers: 1, memory_bytes: 32 << 20, evict: false, ..both() })
@@ -27,9 +30,73 @@ fn fill(redis: &mut Replies, next: &mut u64) {
     }
 }
 
+/// Returns the words of the elements `from..to` for a command that adds them.
+fn elements(from: u64, to: u64, put: impl Fn(&mut String, u64)) -> String {
+    let mut line = String::new();
+    (from..to).for_each(|element| put(&mut line, element));
+    line
+}
+
+/// Adds the same elements to a list, a set, a sorted set and a hash.
+fn add_collections(redis: &mut Replies, number: u64) {
+    for from in (0..ELEMENTS).step_by(500) {
+        let to = from + 500;
+        let plain = elements(from, to, |line, element| write!(line, " {element:06}eeee").expect("text"));
+        let scored = elements(from, to, |line, element| write!(line, " {element} {element:06}eeee").expect("text"));
+        let fields = elements(from, to, |line, element| write!(line, " {element:06}eeee v").expect("text"));
+        for line in [
+            format!("RPUSH l{number}{plain}"),
+            format!("SADD s{number}{plain}"),
+            format!("ZADD z{number}{scored}"),
+            format!("HSET h{number}{fields}"),
+        ] {
+            assert!(redis.text(&line).starts_with(':'), "{}", short(&line));
+        }
+    }
+}
+
 fn add_stream(redis: &mut Replies, key: &str, entries: u64) {
     (1..=entries).for_each(|id| assert!(redis.text(&format!("XADD {key} {id}-0 f v")).starts_with('$')));
     assert_eq!(redis.text(&format!("XGROUP CREATE {key} g 0")), "+OK");
+}
+
+/// Delivers entries until the store refuses to hold one more pending entry, or all are delivered.
+fn deliver_all(redis: &mut Replies, key: &str) {
+    for count in [300, 20, 1] {
+        while redis.text(&format!("XREADGROUP GROUP g c COUNT {count} STREAMS {key} >")).starts_with("*1") {}
+    }
+}
+
+/// Regression: deliveries took the memory that pops need, and pops of many elements were errors after a part of them
+/// was removed.
+#[test]
+fn pops_from_a_full_store_reply_with_all_that_they_remove() {
+    const KEYS: u64 = 4;
+    let running = small();
+    let redis = &mut resp(&running);
+    (0..KEYS).for_each(|number| add_collections(redis, number));
+    (0..8).for_each(|stream| add_stream(redis, &format!("x{stream}"), 4000));
+    let fields = elements(0, 3900, |line, element| write!(line, " {element:06}eeee").expect("text"));
+    let (mut next, mut popped_at_all) = (0, 0);
+    for key in 0..KEYS {
+        fill(redis, &mut next);
+        (2 * key..2 * key + 2).for_each(|stream| deliver_all(redis, &format!("x{stream}")));
+        for (pop, size, is_hash) in [
+            (format!("ZPOPMIN z{key} 3900"), format!("ZCARD z{key}"), false),
+            (format!("HGETDEL h{key} FIELDS 3900{fields}"), format!("HLEN h{key}"), true),
+            (format!("SPOP s{key} 3900"), format!("SCARD s{key}"), false),
+            (format!("LMPOP 1 l{key} RIGHT COUNT 3900"), format!("LLEN l{key}"), false),
+        ] {
+            let (before, reply) = (number(redis, &size), redis.text(&pop));
+            let popped = if is_hash { reply.matches("$1 v").count() } else { reply.matches("eeee").count() } as u64;
+            assert_eq!(number(redis, &size), before - popped, "{}: {}", short(&pop), short(&reply));
+            assert!(!is_hash || popped == 0 || reply.starts_with("*3900 "), "{}", short(&reply));
+            assert!(popped > 0, "{}: {}", short(&pop), short(&reply));
+            popped_at_all += popped;
+        }
+    }
+    assert!(popped_at_all > 0);
+    running.stop();
 }
 
 /// Regression: `XREADGROUP`, `XCLAIM` and `XAUTOCLAIM` were errors after entries were delivered.
@@ -61,5 +128,107 @@ fn deliveries_in_a_full_store_reply_with_all_that_they_deliver() {
         }
     }
     assert!(has_refused || has_part, "the store had room for all deliveries");
+    running.stop();
+}
+
+/// Commands that may let the store grow. `LONG` stands for a long word.
+const GROWING: [&str; 52] = [
+    "SET new 1",
+    "SETEX new 100 v",
+    "PSETEX new 100000 v",
+    "SETNX new v",
+    "GETSET string w",
+    "MSET new v",
+    "MSETNX new v",
+    "APPEND string LONG",
+    "SETRANGE string 3000 v",
+    "SETBIT string 90000 1",
+    "BITFIELD string SET u8 90000 1",
+    "BITOP NOT new string",
+    "INCR new",
+    "DECRBY new 2",
+    "INCRBYFLOAT new 1.5",
+    "COPY string new",
+    "RPUSH list v",
+    "LPUSH list v",
+    "LPUSHX list v",
+    "RPUSHX list v",
+    "LINSERT list BEFORE a v",
+    "LSET list 0 v",
+    "LMOVE list other LEFT LEFT",
+    "RPOPLPUSH list other",
+    "SADD set v",
+    "SMOVE set other a",
+    "SUNIONSTORE new set",
+    "SINTERSTORE new set",
+    "SDIFFSTORE new set",
+    "ZADD zset 3 v",
+    "ZINCRBY zset 3 v",
+    "ZUNIONSTORE new 1 zset",
+    "ZINTERSTORE new 1 zset",
+    "ZDIFFSTORE new 1 zset",
+    "ZRANGESTORE new zset 0 -1",
+    "SORT set ALPHA STORE new",
+    "GEOADD geo 2 2 v",
+    "GEOSEARCHSTORE new geo FROMLONLAT 1 1 BYRADIUS 900 km",
+    "HSET hash g v",
+    "HMSET hash g v",
+    "HSETNX hash g v",
+    "HINCRBY hash f 1",
+    "HINCRBYFLOAT hash f 1.5",
+    "HSETEX hash EX 100 FIELDS 1 f v",
+    "HEXPIRE hash 100 FIELDS 1 f",
+    "HPEXPIRE hash 100000 FIELDS 1 f",
+    "HEXPIREAT hash 99999999999 FIELDS 1 f",
+    "PFADD hll b c d",
+    "PFMERGE new hll",
+    "XADD stream 2-0 f v",
+    "XSETID stream 5-0",
+    "XGROUP CREATE stream g 0",
+];
+
+/// Commands that may let the store grow leave the memory that removals need.
+#[test]
+fn commands_that_grow_the_store_are_refused_by_a_full_one() {
+    let running = small();
+    let redis = &mut resp(&running);
+    for line in [
+        "SET string value",
+        "SET number 5",
+        "RPUSH list a b c",
+        "SADD set a b c",
+        "ZADD zset 1 a 2 b",
+        "HSET hash f 1",
+        "GEOADD geo 1 1 a",
+        "PFADD hll a",
+        "XADD stream 1-0 f v",
+    ] {
+        assert!(!redis.text(line).starts_with('-'), "{line}");
+    }
+    let mut next = 0;
+    fill(redis, &mut next);
+    let long = "y".repeat(2000);
+    let mut wrong = String::new();
+    for line in GROWING {
+        let line = line.replace("LONG", &long);
+        // Segments are freed at any time, so a store that refused a value may take a later one.
+        let is_refused = (0..20).any(|_| {
+            let is_refused = redis.text(&line).starts_with("-OOM");
+            if !is_refused {
+                redis.text("DEL new other");
+                fill(redis, &mut next);
+            }
+            is_refused
+        });
+        if !is_refused {
+            writeln!(wrong, "{}", short(&line)).expect("text");
+        }
+    }
+    assert!(wrong.is_empty(), "not refused:\n{wrong}");
+    // Removals are not refused.
+    assert_eq!(redis.text("XGROUP DESTROY stream g"), ":0");
+    for line in ["LPOP list", "SPOP set", "ZPOPMIN zset", "HGETDEL hash FIELDS 1 f", "XTRIM stream MAXLEN 0"] {
+        assert!(!redis.text(line).starts_with('-'), "{line}");
+    }
     running.stop();
 }

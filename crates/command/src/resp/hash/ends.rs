@@ -109,6 +109,9 @@ fn expire_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &
     let names = fields(word, args, 1)?;
     let (end, past) = (end_ms(deadline, name)?, deadline.is_past(moment.now));
     let event = if past { KeyEvent::HDEL } else { KeyEvent::HEXPIRE };
+    if !past && call.session.done == 0 {
+        typed::room_to_store(call, 0)?;
+    }
     change_each_and_reply(call, (name, event), all, names, |edit, name| expire_field(edit, name, options, end, past))
 }
 
@@ -191,6 +194,7 @@ fn reply_values_and_change<'c>(
     let mut slices = Slices::begin(call, (name, all), key, (names, 1), false)?;
     while let Some((slice, _)) = slices.next(call)? {
         let (room, version) = (call.out.room(), call.session.version);
+        call.guard.spare_segments(!removes);
         let replied = typed::edit_record(call, key, None, event, &mut |_, edit, _| {
             let (mut replied, mut changed) = (Vec::new(), false);
             for name in slice {
@@ -208,6 +212,7 @@ fn reply_values_and_change<'c>(
             let fits = replied.len() + LINE_ROOM <= room;
             Ok(if fits && changed { Edited::Store(replied) } else { Edited::Keep(replied) })
         });
+        call.guard.spare_segments(false);
         let replied = match replied {
             Err(Interrupt::Fault(_)) if removes && call.session.done > 0 => {
                 // The room for these lines was checked at the beginning.

@@ -524,7 +524,7 @@ fn claim_some<'c>(
     work: &mut ClaimWork,
 ) -> Result<ClaimStep, Interrupt> {
     let (options, mut text, mut has_room) = (work.options, Vec::new(), true);
-    let (claimed, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+    let (claimed, effect) = collection::change_sparing::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
         has_room = true;
         let (Some(old), Some(mut found)) = (old, stream.groups().group(group)?) else {
@@ -689,7 +689,7 @@ fn auto_claim(
     loop {
         let (options, from) = (work.options, (work.next, work.count.min(most), work.attempts.min(most)));
         let (mut text, mut has_room) = (Vec::new(), true);
-        let changed = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+        let changed = collection::change_sparing::<Streams, _>(call, key, &mut |old, stream| {
             text.clear();
             let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else { return Ok(Edited::Keep(None)) };
             let mut claiming = Claiming::new(found, consumer, options, &mut text);

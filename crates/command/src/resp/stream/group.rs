@@ -81,10 +81,10 @@ pub(in crate::resp) fn xgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     }
     if name[..] == *b"destroy" {
         empty_group(call, ("xgroup", args), [key, group])?;
+    } else {
+        typed::room_to_store(call, 0)?;
     }
-    typed::room_to_store(call, 0)?;
-    let moment = call.moment();
-    let now_ms = moment.to_wall(moment.now).0;
+    let now_ms = super::claim::now_ms(call);
     let (outcome, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         if old.is_none() && !options.makes_stream {
             return Err(ErrorReply::Stream(StreamError::NoStream));

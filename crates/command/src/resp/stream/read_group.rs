@@ -244,7 +244,9 @@ fn deliver_most<'c>(
     };
     let budget = Arc::clone(&call.ctx.shared.budget);
     let mut text = Vec::with_capacity(most as usize * ENTRY_BYTES);
-    let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+    // A delivery without pending entries is a removal from the queue.
+    call.guard.spare_segments(!request.no_ack);
+    let changed = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
         let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else {
             return Ok(Edited::Keep(Some(DeliveryStep::default())));
@@ -273,7 +275,9 @@ fn deliver_most<'c>(
             return Ok(Edited::Keep(None));
         }
         Ok(Edited::Store(Some(DeliveryStep { has_group: true, count, has_more: count == most, last, is_new })))
-    })?;
+    });
+    call.guard.spare_segments(false);
+    let (step, effect) = changed?;
     let Some(step) = step else { return Ok(None) };
     walk.query.bytes.extend_from_slice(&text);
     walk.cursor += step.count;
