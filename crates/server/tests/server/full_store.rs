@@ -232,3 +232,24 @@ fn commands_that_grow_the_store_are_refused_by_a_full_one() {
     }
     running.stop();
 }
+
+/// Regression: a key of another type was an error inside the array, so that no later reply was read correctly.
+#[test]
+fn mget_longer_than_the_receive_buffer_has_null_for_keys_of_other_types() {
+    let running = start(ServerConfig { workers: 1, ..both() });
+    let redis = &mut resp(&running);
+    for (add, key) in [("RPUSH q a", "q"), ("HSET m a 1", "m"), ("SADD s a", "s")] {
+        redis.text(add);
+        redis.text("SET v value");
+        let mut line = "MGET".to_owned();
+        (0..4000).for_each(|number| {
+            let name = if number == 2000 { key.to_owned() } else { format!("key:{number:0100}") };
+            write!(line, " {name}").expect("text");
+        });
+        let reply = redis.text(&(line + " v"));
+        assert!(reply.starts_with("*4001 $-1 ") && reply.ends_with("$5 value"), "{}", short(&reply));
+        assert_eq!(reply.matches("$-1").count(), 4000, "{add}");
+        assert_eq!(redis.text("PING"), "+PONG");
+    }
+    running.stop();
+}

@@ -99,7 +99,15 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
     }
     let counts = match each {
         Each::Get => {
-            let hit = value_reply::value_of(call, bytes)?;
+            let hit = match value_reply::value_of(call, bytes) {
+                // The array has begun, so an error cannot follow.
+                Err(Interrupt::Fault(_)) => {
+                    call.null();
+                    call.count_read(false);
+                    return Ok(());
+                }
+                hit => hit?,
+            };
             call.count_read(hit);
             if !hit {
                 call.changed(KeyEvent::KEYMISS, bytes);
