@@ -253,3 +253,20 @@ fn mget_longer_than_the_receive_buffer_has_null_for_keys_of_other_types() {
     }
     running.stop();
 }
+
+/// Regression: each `XREADGROUP` delivered the entry once more.
+#[test]
+fn entry_with_the_highest_identifier_is_delivered_once() {
+    const MAX: &str = "18446744073709551615-18446744073709551615";
+    let running = start(ServerConfig { workers: 1, ..both() });
+    let redis = &mut resp(&running);
+    assert!(redis.text("XADD x 1-1 a 1").starts_with('$'));
+    assert!(redis.text(&format!("XADD x {MAX} a 2")).starts_with('$'));
+    assert_eq!(redis.text("XGROUP CREATE x g 0"), "+OK");
+    assert_eq!(redis.text("XREADGROUP GROUP g c STREAMS x >").matches(MAX).count(), 1);
+    assert_eq!(redis.text("XREADGROUP GROUP g c STREAMS x >"), "*-1");
+    assert_eq!(redis.text("XREADGROUP GROUP g d COUNT 500 STREAMS x >"), "*-1");
+    assert_eq!(redis.text("XREADGROUP GROUP g c COUNT 1 STREAMS x 1-1").matches(MAX).count(), 1);
+    assert_eq!(redis.text("XREADGROUP GROUP g c COUNT 200 STREAMS x 0").matches(MAX).count(), 1);
+    running.stop();
+}

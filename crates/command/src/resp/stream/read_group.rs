@@ -77,7 +77,7 @@ fn available(
         let Some(stream) = stream else { return Ok(Available::NoStream) };
         let Some(group) = stream.groups().group(group)? else { return Ok(Available::NoGroup) };
         let count = match GroupWanted::read(id)? {
-            GroupWanted::New => stream.len() - stream.before(behind(group.last))?,
+            GroupWanted::New => stream.len() - entries_up_to(stream, group.last)?,
             GroupWanted::Pending(_) => stream
                 .groups()
                 .consumer(group.number, consumer)?
@@ -133,9 +133,10 @@ fn entries_at_once<'c>(
     Ok(Some(entries))
 }
 
-/// Returns the identifier behind another; the highest one behind itself.
-fn behind(id: StreamId) -> StreamId {
-    id.next().unwrap_or(id)
+/// Returns the number of entries of a stream up to an identifier.
+fn entries_up_to(stream: &StreamValue<'_>, id: StreamId) -> Result<u64, Damaged> {
+    // No entry is behind the highest identifier.
+    id.next().map_or(Ok(stream.len()), |next| stream.before(next))
 }
 
 /// A delivery of entries of one stream by one change.
@@ -152,7 +153,7 @@ impl Delivery<'_> {
     /// Delivers new entries. Returns their number.
     fn deliver_new(&mut self, old: &StreamValue<'_>, stream: &mut StreamEdit<'_>) -> Result<u64, Damaged> {
         let (state, first, mut count) = (stream.state(), old.first_id()?, 0);
-        for entry in old.from(old.before(behind(self.group.last))?)?.take(self.most) {
+        for entry in old.from(entries_up_to(old, self.group.last)?)?.take(self.most) {
             let entry = entry?;
             self.group.advance(&state, entry.id, first);
             if !self.is_acknowledged {
@@ -174,8 +175,9 @@ impl Delivery<'_> {
         version: Version,
     ) -> Result<(u64, StreamId), Damaged> {
         let (mut count, mut last) = (0, after);
+        let Some(first) = after.next() else { return Ok((count, last)) };
         let (mut entries, mut delivered) = (old.entry_search(), Vec::with_capacity(DELIVERED_A_STEP as usize));
-        for id in old.groups().owned_from(self.consumer, behind(after))?.take(self.most) {
+        for id in old.groups().owned_from(self.consumer, first)?.take(self.most) {
             let id = id?;
             match entries.entry(id)? {
                 Some(entry) => {
@@ -251,7 +253,7 @@ fn deliver_most<'c>(
         let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else {
             return Ok(Edited::Keep(Some(DeliveryStep::default())));
         };
-        if after == GroupWanted::New && old.before(behind(found.last))? == old.len() {
+        if after == GroupWanted::New && entries_up_to(old, found.last)? == old.len() {
             return Ok(Edited::Keep(Some(DeliveryStep { has_group: true, ..DeliveryStep::default() })));
         }
         let (owner, is_new) = stream.groups().see_consumer(found.number, consumer, now_ms)?;
