@@ -14,7 +14,7 @@ use super::error::ErrorReply;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::number::integer;
-use crate::resp::slices::{self, collect_room};
+use crate::resp::slices::{self, BYTES_A_SLICE, STEP_BYTES, collect_room};
 use crate::resp::state::walk::{Reading, Walk};
 use crate::resp::string;
 use crate::resp::typed::{self, Edited, KeyParts, answer_room, reply_bytes};
@@ -31,7 +31,7 @@ pub(super) const ELEMENTS_A_VISIT: u64 = 256;
 /// The number of elements that cost one operation.
 const ELEMENTS_AN_OP: usize = 8;
 /// The number of copied bytes that cost one operation.
-const BYTES_AN_OP: usize = 4096;
+pub(super) const BYTES_AN_OP: usize = 4096;
 
 /// A function that changes a collection. Its arguments are the stored collection, if there is one, and the change,
 /// which begins as a copy of it. If another client changes the key meanwhile, the function is called again with the new
@@ -233,7 +233,8 @@ pub(super) trait Elements: Collection {
     ) -> Result<(u64, usize), Interrupt>;
 }
 
-/// Writes elements until there is no room, as [`Elements::put`] does. `value_of` returns the text of an element, and
+/// Writes elements until there is no room, as [`Elements::put`] does. A collected reply gets elements until they have
+/// [`STEP_BYTES`], so that the cost of a step does not depend on their lengths. `value_of` returns the text of an element, and
 /// `put` writes it.
 pub(super) fn put_while_room<'v, T>(
     out: &mut OutBuffer,
@@ -252,6 +253,9 @@ pub(super) fn put_while_room<'v, T>(
             Ok(()) => put(out, &element),
         }
         (count, bytes) = (count + 1, bytes + len);
+        if shape.is_collected && bytes >= STEP_BYTES as usize {
+            break;
+        }
     }
     Ok((count, bytes))
 }
@@ -395,30 +399,33 @@ pub(super) trait Pops: Collection {
     /// The number of popped elements that cost one operation.
     const POPPED_AN_OP: usize = ELEMENTS_AN_OP;
 
-    /// Removes `count` elements, which the collection has, and appends them to `to` as a reply.
+    /// Removes elements, of which the collection has enough, and appends them to `to` as a reply: as many as the first
+    /// number of `most`, but no more after an element with which `to` has the second number of bytes. Returns the number
+    /// of removed elements.
     fn pop(
         value: &Self::Value<'_>,
         edit: &mut Self::Edit<'_>,
         from: Self::From,
-        count: u64,
+        most: (u64, usize),
         shape: ReplyShape,
         to: &mut Vec<u8>,
-    ) -> Result<(), Damaged>;
+    ) -> Result<u64, Damaged>;
 }
 
 /// The result of [`pop_some`].
 enum Popped {
     /// The key does not exist. Nothing was replied.
     Absent,
-    /// So many elements were popped and replied.
-    Elements(u64),
-    /// The reply has no room for the elements, which need so many bytes. Nothing was changed.
-    NoRoom(usize),
+    /// So many elements were popped and replied, which have so many bytes.
+    Elements { count: u64, bytes: usize },
+    /// The reply has no room for so many elements, which need so many bytes. Nothing was changed.
+    NoRoom { count: u64, bytes: usize },
     /// The elements are more than one change pops. Nothing was changed.
     TooMany,
 }
 
-/// Pops up to `most` elements and writes them into the output, after the line of the reply if `has_head`.
+/// Pops up to `most` elements and writes them into the output. If `has_head` is true, writes the line of the reply before
+/// them, and pops all of them or none. Otherwise, pops fewer if they are long.
 fn pop_some<C: Pops>(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -439,12 +446,18 @@ fn pop_some<C: Pops>(
         if has_head {
             shape.put_head(&mut reply, count);
         }
-        C::pop(old, edit, from, count, shape, &mut reply)?;
-        let is_kept = reply.len() > room || count == 0;
-        let popped = if reply.len() > room { Popped::NoRoom(reply.len()) } else { Popped::Elements(count) };
-        Ok(if is_kept { Edited::Keep(popped) } else { Edited::Store(popped) })
+        let bytes_max = if has_head { BYTES_A_SLICE } else { STEP_BYTES as usize };
+        let wanted = count;
+        let count = if wanted == 0 { 0 } else { C::pop(old, edit, from, (wanted, bytes_max), shape, &mut reply)? };
+        let bytes = reply.len();
+        Ok(match bytes > room {
+            _ if has_head && count < wanted => Edited::Keep(Popped::TooMany),
+            true => Edited::Keep(Popped::NoRoom { count, bytes }),
+            false if count == 0 => Edited::Keep(Popped::Elements { count, bytes }),
+            false => Edited::Store(Popped::Elements { count, bytes }),
+        })
     })?;
-    if matches!(popped, Popped::Elements(_)) {
+    if matches!(popped, Popped::Elements { .. }) {
         call.out.push(&reply);
     }
     Ok(popped)
@@ -513,13 +526,13 @@ pub(super) fn reply_popped<'c, C: Pops>(
             // The store is full. The removal of fewer elements needs less memory.
             Err(Interrupt::Fault(ErrorReply::OutOfMemory)) if most > 1 => {}
             Err(stop) => return Err(stop),
-            Ok(Popped::Elements(popped)) => {
-                call.ops += popped as usize / C::POPPED_AN_OP;
+            Ok(Popped::Elements { count, bytes }) => {
+                call.ops += count as usize / C::POPPED_AN_OP + bytes / BYTES_AN_OP;
                 return Ok(true);
             }
             Ok(Popped::Absent) => return Ok(false),
             Ok(Popped::TooMany) => {}
-            Ok(Popped::NoRoom(bytes)) => match typed::answer_fits(call, bytes) {
+            Ok(Popped::NoRoom { bytes, .. }) => match typed::answer_fits(call, bytes) {
                 Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {}
                 ran => return ran.map(|()| true),
             },
@@ -569,16 +582,16 @@ fn pop_over_visits<C: Pops>(
             popped => popped?,
         };
         match popped {
-            Popped::Absent | Popped::TooMany | Popped::Elements(0) => break,
-            Popped::Elements(count) => {
+            Popped::Absent | Popped::TooMany | Popped::Elements { count: 0, .. } => break,
+            Popped::Elements { count, bytes } => {
                 walk.cursor += count;
-                call.ops += 1 + count as usize / C::POPPED_AN_OP;
+                call.ops += 1 + count as usize / C::POPPED_AN_OP + bytes / BYTES_AN_OP;
             }
             // What is popped must be replied: if the reply cannot grow, it ends.
-            Popped::NoRoom(bytes) if step == 1 && walk.cursor > 0 && !slices::grow_reply(call.out, bytes) => break,
-            Popped::NoRoom(bytes) if step == 1 => collect_room(call.out, bytes)?,
+            Popped::NoRoom { count: 1, bytes } if walk.cursor > 0 && !slices::grow_reply(call.out, bytes) => break,
+            Popped::NoRoom { count: 1, bytes } => collect_room(call.out, bytes)?,
             // Rounded up, so that the next step is shorter.
-            Popped::NoRoom(bytes) => walk.element_bytes = (bytes as u64).div_ceil(step),
+            Popped::NoRoom { count, bytes } => walk.element_bytes = (bytes as u64).div_ceil(count),
         }
         if walk.cursor < most && call.is_slice_used() {
             return Err(SessionWait::Yield.into());

@@ -1,9 +1,11 @@
 //! Replies with elements of collections that a request names, or that are chosen by chance. Long replies take several
 //! visits.
 
-use super::collection::{ELEMENTS_A_VISIT, ElementRange, Elements, ReplyShape, look, look_consistently, reply_range};
+use super::collection::{
+    BYTES_AN_OP, ELEMENTS_A_VISIT, ElementRange, Elements, ReplyShape, look, look_consistently, reply_range,
+};
 use super::error::ErrorReply;
-use super::slices::{self, FIELDS_A_SLICE, collect_room};
+use super::slices::{self, FIELDS_A_SLICE, STEP_BYTES, collect_room};
 use super::typed;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::state::walk::Walk;
@@ -95,15 +97,20 @@ pub(super) fn reply_one_at_random<C: Elements>(call: &mut Call<'_, '_>, key: &[u
             reply::null(out, version);
             return Ok(());
         };
-        put_one::<C>(out, value, prng.below(C::len(value)), shape)
+        put_one::<C>(out, value, prng.below(C::len(value)), shape).map(drop)
     })
 }
 
-/// Writes the element with this number.
-fn put_one<C: Elements>(out: &mut OutBuffer, value: &C::Value<'_>, number: u64, shape: ReplyShape) -> Run {
+/// Writes the element with this number. Returns its length in the reply.
+fn put_one<C: Elements>(
+    out: &mut OutBuffer,
+    value: &C::Value<'_>,
+    number: u64,
+    shape: ReplyShape,
+) -> Result<usize, Interrupt> {
     let range = ElementRange { first: number, count: 1, is_reverse: false };
     match C::put(out, value, range, 1, shape)? {
-        (1, _) => Ok(()),
+        (1, bytes) => Ok(bytes),
         _ => Err(Damaged.into()),
     }
 }
@@ -167,7 +174,7 @@ fn draw_at_once<C: Elements>(call: &mut Call<'_, '_>, key: &[u8], count: i64, sh
         };
         let Some(value) = value else { return Err(SessionWait::Yield.into()) };
         shape.put_head(out, numbers.len() as u64);
-        numbers.into_iter().try_for_each(|number| put_one::<C>(out, value, number, shape))
+        numbers.into_iter().try_for_each(|number| put_one::<C>(out, value, number, shape).map(drop))
     })
 }
 
@@ -200,27 +207,27 @@ fn draw_over_visits<C: Elements>(
     while walk.cursor < wanted {
         let mut prng = prng_of(call);
         let (done, first) = (walk.cursor, walk.left);
-        let (drawn, examined) = look_consistently::<C, _>(call, key, &mut walk.reading, |out, value| {
-            let Some(value) = value else { return Ok((0, 0)) };
-            let (mut drawn, mut examined) = (0, 0);
+        let (drawn, examined, bytes) = look_consistently::<C, _>(call, key, &mut walk.reading, |out, value| {
+            let Some(value) = value else { return Ok((0, 0, 0)) };
+            let (mut drawn, mut examined, mut bytes) = (0, 0, 0);
             let most = if count < 0 { wanted - done } else { C::len(value).saturating_sub(first) };
-            while examined < most.min(ELEMENTS_A_VISIT) {
+            while examined < most.min(ELEMENTS_A_VISIT) && bytes < STEP_BYTES as usize {
                 let left = C::len(value) - if count < 0 { 0 } else { first + examined };
                 let draws = count < 0 || prng.below(left) < wanted - done - drawn;
                 let number = if count < 0 { prng.below(left) } else { first + examined };
-                match if draws { put_one::<C>(out, value, number, shape) } else { Ok(()) } {
+                match if draws { put_one::<C>(out, value, number, shape) } else { Ok(0) } {
                     Err(stop) if examined == 0 => return Err(stop),
                     Err(_) => break,
-                    Ok(()) => (drawn, examined) = (drawn + u64::from(draws), examined + 1),
+                    Ok(len) => (drawn, examined, bytes) = (drawn + u64::from(draws), examined + 1, bytes + len),
                 }
             }
-            Ok((drawn, examined))
+            Ok((drawn, examined, bytes))
         })?;
         if examined == 0 {
             break;
         }
         (walk.cursor, walk.left) = (walk.cursor + drawn, walk.left + examined);
-        call.ops += 1 + examined as usize / ELEMENTS_AN_OP;
+        call.ops += 1 + examined as usize / ELEMENTS_AN_OP + bytes / BYTES_AN_OP;
         if walk.cursor < wanted && call.is_slice_used() {
             return Err(SessionWait::Yield.into());
         }

@@ -31,7 +31,7 @@ use record::{Record, bin_bytes_max};
 use segment::{Guard, Key};
 
 /// The number of bytes of fields above which a request takes several visits, and a slice is shortened.
-const BYTES_A_SLICE: usize = 256 << 10;
+pub(super) const BYTES_A_SLICE: usize = 256 << 10;
 /// The maximum number of fields of a request that is executed in one visit.
 pub(super) const FIELDS_A_SLICE: u32 = 64;
 /// The number of fields that one edit of the value changes, if a request has too many fields for one visit. Each edit

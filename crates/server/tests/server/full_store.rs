@@ -270,3 +270,48 @@ fn entry_with_the_highest_identifier_is_delivered_once() {
     assert_eq!(redis.text("XREADGROUP GROUP g c COUNT 200 STREAMS x 0").matches(MAX).count(), 1);
     running.stop();
 }
+
+/// Regression: a call gathered all elements that its `COUNT` allows, whatever their length, outside of all budgets.
+#[test]
+fn long_elements_are_scanned_and_popped_a_few_at_a_time() {
+    const LONG: u64 = 120;
+    let running = start(ServerConfig { workers: 1, memory_bytes: 128 << 20, ..both() });
+    let redis = &mut resp(&running);
+    let text = "e".repeat(100_000);
+    for element in 0..LONG {
+        for add in ["SADD s", "RPUSH l", "SADD t"] {
+            assert!(redis.text(&format!("{add} {element}-{text}")).starts_with(':'), "{add}");
+        }
+        assert_eq!(redis.text(&format!("ZADD z {element} {element}-{text}")), ":1");
+    }
+    let (mut cursor, mut found, mut calls) = ("0".to_owned(), 0, 0);
+    loop {
+        let reply = redis.text(&format!("SSCAN s {cursor} COUNT 4096"));
+        assert!(reply.len() < 1 << 20, "{} bytes", reply.len());
+        (found, calls) = (found + reply.matches(&text).count() as u64, calls + 1);
+        cursor = reply.split(' ').nth(2).expect("a cursor").to_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert!(found == LONG && calls > 20, "{found} elements by {calls} calls");
+    for (read, count) in [
+        ("SUNION s t", LONG),
+        ("SDIFF s none", LONG),
+        ("LRANGE l 0 -1", LONG),
+        ("SRANDMEMBER s 100", 100),
+        ("SRANDMEMBER s -100", 100),
+        ("ZSCAN z 0 COUNT 4000", LONG),
+        ("SPOP s 100", 100),
+        ("SPOP s 100", LONG - 100),
+        ("LPOP l 100", 100),
+        ("RPOP l 100", LONG - 100),
+        ("ZPOPMAX z 20", 20),
+        ("ZPOPMIN z 200", LONG - 20),
+    ] {
+        assert_eq!(redis.text(read).matches(&text).count() as u64, count, "{read}");
+    }
+    assert_eq!(redis.text("SINTERCARD 1 t"), format!(":{LONG}"));
+    assert_eq!(redis.text("EXISTS s l z"), ":0");
+    running.stop();
+}

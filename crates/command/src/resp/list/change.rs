@@ -83,26 +83,38 @@ impl Pops for Lists {
         list: &ListValue<'_>,
         edit: &mut ListEdit<'_>,
         from: ListEnd,
-        count: u64,
+        (count, bytes_max): (u64, usize),
         _: ReplyShape,
         to: &mut Vec<u8>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<u64, Damaged> {
         let len = list.len();
+        let popped = match from {
+            ListEnd::Left => put_some(list.from(0)?.take(count as usize), bytes_max, to)?,
+            ListEnd::Right => put_some(list.back_from(len - 1)?.take(count as usize), bytes_max, to)?,
+        };
         match from {
-            ListEnd::Left => list.from(0)?.take(count as usize).try_for_each(|value| {
-                put_text(to, &value?);
-                Ok(())
-            })?,
-            ListEnd::Right => list.back_from(len - 1)?.take(count as usize).try_for_each(|value| {
-                put_text(to, &value?);
-                Ok(())
-            })?,
+            ListEnd::Left => edit.remove(0, popped)?,
+            ListEnd::Right => edit.remove(len - popped, len)?,
         }
-        match from {
-            ListEnd::Left => edit.remove(0, count),
-            ListEnd::Right => edit.remove(len - count, len),
+        Ok(popped)
+    }
+}
+
+/// Writes elements until `to` has `bytes_max` bytes, but at least one. Returns their number.
+fn put_some<'v>(
+    elements: impl Iterator<Item = Result<Value<'v>, Damaged>>,
+    bytes_max: usize,
+    to: &mut Vec<u8>,
+) -> Result<u64, Damaged> {
+    let mut count = 0;
+    for value in elements {
+        put_text(to, &value?);
+        count += 1;
+        if to.len() >= bytes_max {
+            break;
         }
     }
+    Ok(count)
 }
 
 /// Pops elements from an end, and replies with them.

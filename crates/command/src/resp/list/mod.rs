@@ -14,8 +14,8 @@ use super::catalog::words;
 use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room};
 use super::error::ErrorReply;
 use super::number::integer;
-use super::slices;
-use super::typed::{answer_fits, put_text};
+use super::slices::{self, STEP_BYTES};
+use super::typed::{answer_fits, put_text, reply_bytes};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::state::walk::Walk;
 use crate::visit::out::OutBuffer;
@@ -136,7 +136,7 @@ impl Positions {
     }
 
     /// Returns the numbers of the equal elements among those after the first `done` compared ones, and how many
-    /// elements are compared then. Compares at most [`EXAMINED_A_STEP`].
+    /// elements are compared then. Compares at most [`EXAMINED_A_STEP`], and no more after [`STEP_BYTES`] of them.
     fn find(&self, list: &ListValue<'_>, element: &Value<'_>, done: u64) -> Result<(Vec<u64>, u64), ErrorReply> {
         let len = list.len();
         let count = EXAMINED_A_STEP.min(self.compared_max.min(len).saturating_sub(done));
@@ -144,22 +144,30 @@ impl Positions {
         if count == 0 {
             return Ok((found, done));
         }
+        let (mut compared, mut bytes) = (0, 0);
+        // Returns true if more elements may be compared.
         let mut compare = |number: u64, value: &Value<'_>| {
             if value == element {
                 found.push(number);
             }
+            (compared, bytes) = (compared + 1, bytes + reply_bytes(value) as u64);
+            bytes < STEP_BYTES
         };
         if self.is_reverse {
             let last = len - 1 - done;
             for (offset, value) in list.back_from(last)?.take(count as usize).enumerate() {
-                compare(last - offset as u64, &value?);
+                if !compare(last - offset as u64, &value?) {
+                    break;
+                }
             }
         } else {
             for (offset, value) in list.from(done)?.take(count as usize).enumerate() {
-                compare(done + offset as u64, &value?);
+                if !compare(done + offset as u64, &value?) {
+                    break;
+                }
             }
         }
-        Ok((found, done + count))
+        Ok((found, done + compared))
     }
 }
 

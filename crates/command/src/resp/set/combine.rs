@@ -18,7 +18,7 @@ use crate::resp::catalog::words;
 use crate::resp::collection::{self, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
-use crate::resp::slices;
+use crate::resp::slices::{self, BYTES_A_SLICE, STEP_BYTES};
 use crate::resp::sources;
 use crate::resp::state::walk::Walk;
 use crate::resp::stored::{self, Destination};
@@ -84,13 +84,26 @@ impl Combination {
     }
 }
 
+/// The maximum number of elements that a step examines, and the number of their bytes after which it examines no more.
+#[derive(Clone, Copy)]
+struct Portion {
+    elements: u64,
+    bytes: usize,
+}
+
+impl Portion {
+    const STEP: Self = Self { elements: EXAMINED_A_STEP, bytes: STEP_BYTES as usize };
+    /// All sets of a command that takes one visit, unless their elements are long.
+    const VISIT: Self = Self { elements: u64::MAX, bytes: BYTES_A_SLICE };
+}
+
 /// A step of a combination: the number of elements examined, and whether all are.
 struct CombineStep {
     examined: u64,
     is_last: bool,
 }
 
-/// Examines up to `most` elements from the position of the walk on, and calls `take` for those that the combination
+/// Examines `most` elements from the position of the walk on, and calls `take` for those that the combination
 /// has. `take` returns false if it has no room for the element; the walk then stays before it. `walk.left` is the
 /// number of the source, and `walk.cursor` that of the element in it.
 fn step(
@@ -98,7 +111,7 @@ fn step(
     keys: Args<'_>,
     combination: Combination,
     walk: &mut Walk,
-    most: u64,
+    most: Portion,
     take: &mut dyn FnMut(&mut OutBuffer, &[u8]) -> bool,
 ) -> Result<CombineStep, Interrupt> {
     let (view, guard, out, namespace) = (call.ctx.view(), &*call.guard, &mut *call.out, call.session.namespace);
@@ -110,7 +123,7 @@ fn step(
         sets.push(collection::opened::<TextSets>(item.as_ref(), parts)?);
     }
     let sources = combination.sources(&sets);
-    let mut examined = 0;
+    let (mut examined, mut bytes) = (0, 0);
     loop {
         let source = sources.start + walk.left as usize;
         if source >= sources.end {
@@ -121,15 +134,17 @@ fn step(
             (walk.left, walk.cursor) = (walk.left + 1, 0);
             continue;
         };
-        let others = combination.others(&sets, source, (set.len() - walk.cursor).min(most - examined))?;
+        let others = combination.others(&sets, source, (set.len() - walk.cursor).min(most.elements - examined))?;
         for value in set.from(walk.cursor)? {
-            if examined >= most {
+            if examined >= most.elements || bytes >= most.bytes {
                 return Ok(CombineStep { examined, is_last: false });
             }
             let (value, mut digits) = (value?, Digits::new());
-            if combination.takes(&others, &value)? && !take(out, value.text(&mut digits)) {
+            let text = value.text(&mut digits);
+            if combination.takes(&others, &value)? && !take(out, text) {
                 return Ok(CombineStep { examined, is_last: false });
             }
+            bytes += text.len();
             (walk.cursor, examined) = (walk.cursor + 1, examined + 1);
         }
     }
@@ -158,12 +173,15 @@ fn combine<'c>(call: &mut Call<'c, '_>, name: &'static str, keys: Args<'c>, comb
             return Err(take_visits(call, name, keys, keys));
         }
         let (mut walk, mut found, mut count) = (Walk::default(), Vec::new(), 0);
-        let step = step(call, keys, combination, &mut walk, u64::MAX, &mut |_, text| {
+        let step = step(call, keys, combination, &mut walk, Portion::VISIT, &mut |_, text| {
             reply::bulk(&mut found, text);
             count += 1;
             true
         })?;
         call.ops += step.examined as usize / ELEMENTS_AN_OP;
+        if !step.is_last {
+            return Err(take_visits(call, name, keys, keys));
+        }
         match typed::answer_fits(call, found.len()) {
             Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {
                 return Err(take_visits(call, name, keys, keys));
@@ -186,7 +204,7 @@ fn combine_over_visits(call: &mut Call<'_, '_>, keys: Args<'_>, combination: Com
     let shape = ReplyShape::of(call);
     loop {
         let (mut full, mut count) = (Ok(()), walk.keys);
-        let step = step(call, keys, combination, walk, EXAMINED_A_STEP, &mut |out, text| {
+        let step = step(call, keys, combination, walk, Portion::STEP, &mut |out, text| {
             full = shape.room(out, text.len() + NUMBER_LINE_BYTES_MAX + 2);
             if full.is_ok() {
                 reply::bulk(out, text);
@@ -242,7 +260,7 @@ pub(in crate::resp) fn sintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         return Err(take_visits(call, "sintercard", args, keys));
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = count_over_visits(call, keys, most, &mut walk);
+    let ran = count_over_visits(call, args, keys, most, &mut walk);
     match call.collects_replies {
         true => slices::end_visit(call, walk, ran),
         false => ran,
@@ -250,16 +268,16 @@ pub(in crate::resp) fn sintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
 }
 
 /// Counts the elements of an intersection, up to `most`, and replies with their number.
-fn count_over_visits(call: &mut Call<'_, '_>, keys: Args<'_>, most: u64, walk: &mut Walk) -> Run {
+fn count_over_visits<'c>(call: &mut Call<'c, '_>, args: Args<'c>, keys: Args<'c>, most: u64, walk: &mut Walk) -> Run {
     let has_visits = call.collects_replies;
     if has_visits {
         sources::begin(call, &mut walk.reading, keys)?;
     }
     // Without locks, all elements are examined at one instant.
-    let examined = if has_visits { EXAMINED_A_STEP } else { u64::MAX };
+    let portion = if has_visits { Portion::STEP } else { Portion::VISIT };
     loop {
         let mut count = walk.keys;
-        let step = step(call, keys, Combination::Intersection, walk, examined, &mut |_, _| {
+        let step = step(call, keys, Combination::Intersection, walk, portion, &mut |_, _| {
             count += 1;
             count < most
         })?;
@@ -270,7 +288,10 @@ fn count_over_visits(call: &mut Call<'_, '_>, keys: Args<'_>, most: u64, walk: &
             call.int(count.min(most) as i64);
             return Ok(());
         }
-        if has_visits && call.is_slice_used() {
+        if !has_visits {
+            return Err(take_visits(call, "sintercard", args, keys));
+        }
+        if call.is_slice_used() {
             return Err(SessionWait::Yield.into());
         }
     }
@@ -283,7 +304,7 @@ fn store<'c>(call: &mut Call<'c, '_>, args: Args<'c>, combination: Combination, 
     let is_apart = keys.into_iter().all(|source| source != key);
     let to = Destination { key, sources: keys, is_apart, event };
     stored::store::<TextSets>(call, to, (elements, elements > EXAMINED_A_VISIT), &mut |call, walk, found| {
-        let step = step(call, keys, combination, walk, EXAMINED_A_STEP, &mut |_, text| {
+        let step = step(call, keys, combination, walk, Portion::STEP, &mut |_, text| {
             stored::collect(found, 0.0, text);
             true
         })?;

@@ -11,11 +11,12 @@ pub(super) use random::{spop, srandmember};
 
 use super::catalog::lower;
 use super::catalog::words;
-use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room};
+use super::collection::{self, BYTES_AN_OP, ElementRange, Elements, ReplyShape, put_while_room};
 use super::elements::reply_each;
 use super::error::ErrorReply;
 use super::number::{self, integer};
 use super::pattern::check;
+use super::slices::BYTES_A_SLICE;
 use super::typed::{self, put_text};
 use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -80,6 +81,9 @@ const SCANNED: i64 = 10;
 /// The maximum number of elements that one `SSCAN` examines, apart from the last leaf.
 const SCANNED_MAX: u64 = 4096;
 
+/// The number of bytes of elements after which one `SSCAN` examines no more, apart from the last leaf.
+const SCANNED_BYTES: usize = BYTES_A_SLICE;
+
 /// Parses the options of `SSCAN`: the pattern, and the number of elements that a call examines at least.
 fn scan_options(mut options: Args<'_>) -> Result<(Option<&[u8]>, u64), ErrorReply> {
     let (mut pattern, mut count) = (None, SCANNED);
@@ -102,18 +106,19 @@ fn scan_options(mut options: Args<'_>) -> Result<(Option<&[u8]>, u64), ErrorRepl
 pub(super) fn sscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [key, cursor] = words(args);
     let cursor = number::cursor(cursor)?;
-    let (mut found, mut replied, mut examined) = (Vec::new(), 0, 0);
+    let (mut found, mut replied, mut examined, mut bytes) = (Vec::new(), 0, 0, 0);
     let next = collection::look::<TextSets, _>(call, key, |_, set| {
         let mut next = Some(cursor).filter(|cursor| *cursor < HASHES);
         // As in Redis, the options are not read if the key does not exist.
         let Some(set) = set else { return Ok(0) };
         let (pattern, wanted) = scan_options(args.after_first().after_first())?;
-        while let Some(from) = next.filter(|_| examined < wanted) {
+        while let Some(from) = next.filter(|_| examined < wanted && bytes < SCANNED_BYTES) {
             let (elements, behind) = set.step(from as u32)?;
             examined += elements.len() as u64;
             for value in elements {
                 let mut digits = Digits::new();
                 let text = value.text(&mut digits);
+                bytes += text.len();
                 if pattern.is_none_or(|pattern| matches(pattern, text)) {
                     reply::bulk(&mut found, text);
                     replied += 1;
@@ -123,7 +128,7 @@ pub(super) fn sscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         }
         Ok(next.unwrap_or(0))
     })?;
-    call.ops += examined as usize / ELEMENTS_AN_OP;
+    call.ops += examined as usize / ELEMENTS_AN_OP + bytes / BYTES_AN_OP;
     typed::answer_fits(call, found.len())?;
     reply::array(call.out, 2);
     reply::bulk(call.out, Decimal::new(next).as_slice());

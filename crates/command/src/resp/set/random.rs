@@ -20,17 +20,24 @@ impl Pops for TextSets {
         set: &SetValue<'_>,
         edit: &mut SetEdit<'_>,
         seed: u64,
-        count: u64,
+        (count, bytes_max): (u64, usize),
         _: ReplyShape,
         to: &mut Vec<u8>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<u64, Damaged> {
+        let begun = to.len();
         if count == set.len() {
-            for value in set.from(0)? {
+            let mut elements = set.from(0)?;
+            while to.len() < bytes_max {
+                let Some(value) = elements.next() else {
+                    edit.clear();
+                    return Ok(count);
+                };
                 put_text(to, &value?);
             }
-            edit.clear();
-            return Ok(());
+            // They are too long to be popped at once. Some are chosen by chance.
+            to.truncate(begun);
         }
+        let mut popped = 0;
         for index in distinct(&mut Prng::new(seed), set.len(), count) {
             let Some(value) = set.from(index)?.next() else { return Err(Damaged) };
             let mut digits = Digits::new();
@@ -40,8 +47,12 @@ impl Pops for TextSets {
             if !edit.remove(&Name::new(text))? {
                 return Err(Damaged);
             }
+            popped += 1;
+            if to.len() >= bytes_max {
+                break;
+            }
         }
-        Ok(())
+        Ok(popped)
     }
 }
 

@@ -39,29 +39,51 @@ impl Pops for SortedSets {
         set: &SortedSetValue<'_>,
         edit: &mut SortedSetEdit<'_>,
         (from, is_single): (PopEnd, bool),
-        count: u64,
+        (count, bytes_max): (u64, usize),
         shape: ReplyShape,
         to: &mut Vec<u8>,
-    ) -> Result<(), Damaged> {
-        let is_all = count == set.len();
+    ) -> Result<u64, Damaged> {
+        let (is_all, begun) = (count == set.len(), to.len());
+        // Returns true if more elements may be popped.
         let mut pop_one = |(score, value): (f64, Value<'_>)| {
             if is_single && !shape.is_nested {
                 reply::array(to, 2);
             }
             put_element(to, &value, score, shape);
-            if is_all { Ok(()) } else { edit.remove(value.text(&mut Digits::new()), score) }
-        };
-        match from {
-            PopEnd::Lowest => set.from(0)?.take(count as usize).try_for_each(|element| pop_one(element?))?,
-            PopEnd::Highest => {
-                set.back_from(set.len() - 1)?.take(count as usize).try_for_each(|element| pop_one(element?))?
+            if !is_all {
+                edit.remove(value.text(&mut Digits::new()), score)?;
             }
+            Ok(to.len() < bytes_max)
+        };
+        let popped = match from {
+            PopEnd::Lowest => pop_each(set.from(0)?.take(count as usize), &mut pop_one)?,
+            PopEnd::Highest => pop_each(set.back_from(set.len() - 1)?.take(count as usize), &mut pop_one)?,
+        };
+        if is_all && popped < count {
+            // They are too long to be popped at once, so none was removed yet.
+            to.truncate(begun);
+            return Self::pop(set, edit, (from, is_single), (popped, bytes_max), shape, to);
         }
         if is_all {
             edit.clear();
         }
-        Ok(())
+        Ok(popped)
     }
+}
+
+/// Calls `pop_one` for elements until it returns false. Returns their number.
+fn pop_each<'v>(
+    elements: impl Iterator<Item = Result<(f64, Value<'v>), Damaged>>,
+    pop_one: &mut dyn FnMut((f64, Value<'v>)) -> Result<bool, Damaged>,
+) -> Result<u64, Damaged> {
+    let mut count = 0;
+    for element in elements {
+        count += 1;
+        if !pop_one(element?)? {
+            break;
+        }
+    }
+    Ok(count)
 }
 
 /// Parses the `COUNT` of a command that pops from several sorted sets. It is 1 if there is none.

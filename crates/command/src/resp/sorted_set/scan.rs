@@ -20,7 +20,7 @@ use crate::resp::elements::{reply_at_random, reply_one_at_random};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::{self, integer};
 use crate::resp::pattern::check;
-use crate::resp::slices::{self, collect_room};
+use crate::resp::slices::{self, STEP_BYTES, collect_room};
 use crate::resp::state::walk::Walk;
 use crate::resp::typed::{self, reply_bytes};
 use crate::visit::progress::SessionWait;
@@ -228,7 +228,7 @@ fn find(
     let score = wanted.first().map_or(0.0, score_of);
     let tied = wanted.iter().take_while(|other| score_of(other) == score).count();
     let mut step = ScanStep { done: 0, compared, has_ties: false, replied: 0 };
-    let (mut met, first) = (0, set.before(&Bound::before(score))? + compared);
+    let (mut met, mut bytes, first) = (0, 0, set.before(&Bound::before(score))? + compared);
     for element in set.from(first)?.take(COMPARED_A_STEP as usize) {
         let (of, value) = element?;
         if of != score || compared == 0 && met == tied {
@@ -247,6 +247,10 @@ fn find(
             }
         }
         step.compared += 1;
+        bytes += text.len() as u64;
+        if bytes >= STEP_BYTES {
+            return Ok(step);
+        }
     }
     if step.done == 0 && step.compared < compared + COMPARED_A_STEP {
         // These were the last elements of the sorted set.
