@@ -48,15 +48,9 @@ impl Writer<'_> {
     /// Returns an error unless there is room for a change, so that no change ends half-way.
     pub(crate) fn check_room(&self) -> Result<(), GraphError> {
         if !self.has_reservation {
-            self.check_index(INDEX_BYTES_A_CHANGE)?;
+            self.store.index.check(INDEX_BYTES_A_CHANGE)?;
         }
         self.check_room_beside(SEGMENTS_FOR_REMOVALS)
-    }
-
-    /// Returns an error unless the index may grow by `bytes` bytes.
-    pub(crate) fn check_index(&self, bytes: usize) -> Result<(), GraphError> {
-        let index = &self.store.index;
-        if index.has_room(bytes) { Ok(()) } else { Err(GraphError::IndexFull(index.max)) }
     }
 
     /// Returns an error unless there is room for a removal, which may take segments that other changes may not: a full

@@ -9,7 +9,7 @@
 //!   next   page of slots ──> number of the page that holds more slots of the same hash page + 1; 0: none
 //! ```
 //!
-//! Clients choose the identifiers, so the hash has a secret: a client cannot compute identifiers that share a hash page.
+//! Clients choose the identifiers, so the hash has a secret: no client can compute ones that share a hash page.
 //! If a page is full all the same, a page is chained to it, so every sequence of identifiers has room.
 //!
 //! Nodes are never removed. A split writes two new pages and then replaces the old one. A reader that misses looks

@@ -10,6 +10,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
+use crate::error::GraphError;
+
 /// The number of elements of a page, unless the array states another one.
 pub(crate) const PAGE: usize = 1024;
 /// The number of roots: 2^26 pages. Pages of 64 elements have 2^32 of them.
@@ -22,7 +24,7 @@ type PageSlot<T, const N: usize> = OnceLock<Box<[T; N]>>;
 pub(crate) struct IndexMemory {
     used: AtomicUsize,
     /// The number of bytes from which on additions are refused.
-    pub(crate) max: usize,
+    max: usize,
 }
 
 impl IndexMemory {
@@ -30,9 +32,10 @@ impl IndexMemory {
         Arc::new(Self { used: AtomicUsize::new(0), max })
     }
 
-    /// Returns true if the index may grow by `bytes` bytes.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.used.load(Relaxed).saturating_add(bytes) <= self.max
+    /// Returns an error unless the index may grow by `bytes` bytes.
+    pub(crate) fn check(&self, bytes: usize) -> Result<(), GraphError> {
+        let has_room = self.used.load(Relaxed).saturating_add(bytes) <= self.max;
+        if has_room { Ok(()) } else { Err(GraphError::IndexFull(self.max)) }
     }
 }
 
@@ -122,10 +125,10 @@ mod tests {
             assert_eq!(values, [Some(index); 2]);
         }
         assert_eq!(memory.used.load(Relaxed), wide.bytes() + narrow.bytes());
-        assert!(narrow.bytes() > 1 << 20 && !memory.has_room(0));
+        assert!(narrow.bytes() > 1 << 20 && memory.check(0).is_err());
         drop(narrow);
         assert_eq!(memory.used.load(Relaxed), wide.bytes());
         drop(wide);
-        assert!(memory.has_room(100 << 10) && !memory.has_room((100 << 10) + 1));
+        assert!(memory.check(100 << 10).is_ok() && memory.check((100 << 10) + 1).is_err());
     }
 }

@@ -172,7 +172,8 @@ impl GraphStore {
                 Some((_, name, creation)) => (name.clone(), *creation),
                 None => (format!("lost:{number}"), 0),
             };
-            let graph = store.place_graph(number, &name, creation);
+            let graph = store.new_graph(number, &name, creation);
+            store.place_graph(&graph);
             let mut writer = graph.writer();
             (writer.may_take_reserve, writer.is_restoring) = (true, true);
             writer.reopen(&scan.whole);

@@ -118,9 +118,7 @@ impl GraphStore {
         if let Some(graph) = self.graph(name) {
             return Ok(graph);
         }
-        if !self.state.index.has_room(INDEX_BYTES_A_CHANGE) {
-            return Err(GraphError::IndexFull(self.state.index.max));
-        }
+        self.state.index.check(INDEX_BYTES_A_CHANGE)?;
         let pool = &self.state.pool;
         let free = || {
             let slots = self.state.slots();
@@ -138,16 +136,23 @@ impl GraphStore {
             return Err(GraphError::NoRoomForGraph);
         }
         // The name opens a segment, so the next graph gets another number of its creation.
-        let graph = self.place_graph(number, name, pool.sequence() as u32 + 1);
+        let graph = self.new_graph(number, name, pool.sequence() as u32 + 1);
+        // Other writers may have taken the free segments meanwhile. Without its name the graph is not placed.
         graph.writer().write_name()?;
+        self.place_graph(&graph);
         Ok(graph)
     }
 
-    /// Creates a graph's index under a number.
-    pub(crate) fn place_graph(&self, number: usize, name: &str, creation: u32) -> Graph {
+    /// Creates a graph's index, for a number that no graph has.
+    pub(crate) fn new_graph(&self, number: usize, name: &str, creation: u32) -> Graph {
         let state = Arc::new(GraphState::new(number as u8, name, creation, self.state.id_hash, &self.state.index));
-        self.state.graphs.write().expect("no holder of the lock panics")[number] = Some(Arc::clone(&state));
         Graph { store: Arc::clone(&self.state), state }
+    }
+
+    /// Makes a graph one of the store.
+    pub(crate) fn place_graph(&self, graph: &Graph) {
+        let mut graphs = self.state.graphs.write().expect("no holder of the lock panics");
+        graphs[graph.number()] = Some(Arc::clone(&graph.state));
     }
 
     /// Drops a graph with all its types, nodes and edges. Waits until no other writer of the graph exists. Queries in

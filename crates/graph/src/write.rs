@@ -79,7 +79,7 @@ impl<'g> Writer<'g> {
             self.check_room_to_remove()?;
             if before.is_none() {
                 // The removal of an edge that never existed is stored, and may add nodes.
-                self.check_index(INDEX_BYTES_A_CHANGE)?;
+                self.store.index.check(INDEX_BYTES_A_CHANGE)?;
             }
         } else {
             self.check_room()?;
@@ -542,7 +542,12 @@ impl<'g> Writer<'g> {
         if bytes.len() > OBJECT_BYTES_MAX {
             return Err(GraphError::ObjectTooLong(bytes.len()));
         }
-        self.check_room()?;
+        let known = self.graph.ids.find(node).and_then(|number| self.object(number));
+        if object.is_none() && known.is_some_and(|(_, is_there, _)| is_there) {
+            self.check_room_to_remove()?;
+        } else {
+            self.check_room()?;
+        }
         let number = self.node_number(node)?;
         let (old, key) = (self.object(number), (time_ms, object.is_some(), bytes));
         if old.as_ref().is_some_and(|(time, is_there, old)| (*time, *is_there, &old[..]) >= key) {

@@ -337,3 +337,23 @@ fn batch_whose_lists_have_no_room_in_the_index_stores_no_edge() {
     }
     assert!((1..30).contains(&refused), "{refused} batches were refused");
 }
+
+#[test]
+fn full_store_takes_the_removal_of_objects() {
+    let store = GraphStore::new(anonymous(SEGMENTS * SEGMENT_BYTES), &CONFIG).expect("enough");
+    let graph = store.create_graph("g").expect("room");
+    let mut writer = graph.writer();
+    let (object, mut nodes) = (vec![7; 4000], 0);
+    let error = loop {
+        match writer.set_object(1 + nodes, Some(&object), 1) {
+            Ok(_) => nodes += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error == GraphError::NoSpace && nodes > 1000, "{nodes} objects, then {error}");
+    assert_eq!(writer.set_object(nodes + 1, None, 2), Err(GraphError::NoSpace), "this removal adds a node");
+    (1..=nodes).for_each(|node| assert_eq!(writer.set_object(node, None, 2), Ok(true), "object {node} of {nodes}"));
+    drop(writer);
+    assert!(compact(&graph) > 0);
+    assert_eq!(graph.writer().set_object(1, Some(&object), 3), Ok(true));
+}

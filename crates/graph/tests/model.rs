@@ -248,3 +248,27 @@ fn changes_in_any_order_with_duplicates_give_one_state() {
     assert_eq!(hashes[0], hashes[1]);
     assert_eq!(hashes[1], hashes[2]);
 }
+
+#[test]
+fn edge_that_changes_after_a_page_has_listed_it_is_shown_as_it_is_or_not_at_all() {
+    let store = reference::new_store(9);
+    let graph = store.create_graph("test").expect("room");
+    let (types, _) = declare(&graph);
+    let apply = |destination: u64, time_ms: u64, action| {
+        let change = EdgeChange { source: 1, edge_type: types[0], destination, time_ms, action };
+        assert_eq!(graph.writer().apply(&change), Ok(true));
+    };
+    (2..=5).for_each(|destination| apply(destination, 10, EdgeAction::Add(b"old")));
+    let mut reader = store.reader().expect("one of four");
+    let guard = reader.enter();
+    let view = guard.view(&graph);
+    let options = PageOptions { with_attributes: true, limit: 10, ..Default::default() };
+    let mut query = PageQuery::begin(&view, 1, types[0], Cursor::START, &options).expect("valid");
+    while query.step(&view, 64) == QueryStep::More {}
+    apply(2, 20, EdgeAction::Remove);
+    apply(3, 20, EdgeAction::Archive);
+    apply(4, 20, EdgeAction::Add(b"new"));
+    let page = query.finish(&view);
+    let edges: Vec<_> = page.edges.iter().map(|edge| (edge.node, edge.time_ms, &edge.attributes[..])).collect();
+    assert_eq!(edges, [(4, 20, &b"new"[..]), (5, 10, b"old")]);
+}

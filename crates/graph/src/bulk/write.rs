@@ -238,7 +238,7 @@ impl<'g> LoadSlice<'_, 'g> {
             return Ok(number);
         }
         self.writer.check_room()?;
-        self.writer.check_index(0)?;
+        self.writer.store.index.check(0)?;
         self.writer.node_number(external)
     }
 
@@ -366,7 +366,7 @@ impl<'g> LoadSlice<'_, 'g> {
     /// Returns an error unless the whole batch has room once compaction removed all dead records, and reserves the
     /// room. No batch is begun that cannot be completed.
     fn reserve(&mut self) -> Result<(), GraphError> {
-        self.writer.check_index(self.bulk.index_growth)?;
+        self.writer.store.index.check(self.bulk.index_growth)?;
         let text = self.bulk.batch.text_bytes() as u64;
         let records = self.bulk.batch.len() as u64 * self.bulk.record_words(usize::MAX) as u64;
         // Attributes are in the edge record and in both lists.

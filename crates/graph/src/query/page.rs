@@ -12,7 +12,7 @@ use crate::query::cursor::{Cursor, query_hash};
 use crate::query::read::ListReader;
 use crate::query::walk::{Meter, QueryStep};
 use crate::schema::TypeId;
-use crate::view::{View, edge_view};
+use crate::view::{EdgeView, View, edge_view};
 
 /// The maximum number of edges that a page reserves memory for at once.
 const ROOM_MAX: usize = 4096;
@@ -296,11 +296,15 @@ impl PageQuery {
             return ListPage { next, edges: numbers.iter().map(plain).collect(), is_partial };
         };
         let list = view.list(node, self.ty);
-        let edge = |number: &u32| {
-            let value = list.find(*number).as_ref().map(edge_view);
-            let (time_ms, attributes) = value.map_or((0, Vec::new()), |value| (value.time_ms, value.attributes));
-            PageEdge { node: view.external(*number), time_ms, attributes }
+        // An edge may have changed since a slice listed it.
+        let is_listed = |value: &EdgeView| {
+            let is_in_time = self.options.by_time.is_none_or(|(low, high)| (low..=high).contains(&value.time_ms));
+            value.state == self.options.state && is_in_time
         };
-        ListPage { next, edges: numbers.iter().map(edge).collect(), is_partial }
+        let edge = |number: &u32| {
+            let EdgeView { time_ms, attributes, .. } = list.find(*number).as_ref().map(edge_view).filter(is_listed)?;
+            Some(PageEdge { node: view.external(*number), time_ms, attributes })
+        };
+        ListPage { next, edges: numbers.iter().filter_map(edge).collect(), is_partial }
     }
 }

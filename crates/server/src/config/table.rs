@@ -495,8 +495,8 @@ pub static SETTINGS: [Setting; 73] = [
         range: Some((0, GRAPH_BYTES_MAX)),
         reload: Reload::Restart,
         help: "The memory of the graph store (commands G.*), beside store.memory: edges, lists and objects of nodes. \
-               Without graph.file it is used as graphs grow. The index of nodes and lists may take as much again: about \
-               30 bytes a node, and 8 to 530 for each of its lists. At least 90MiB, or 0B for no graph store.",
+               Without graph.file it is used as graphs grow. The index of nodes and lists may take as much again: \
+               about 30 bytes a node, and 8 to 530 for each of its lists. At least 90MiB, or 0B for no graph store.",
         value: |s| &mut s.graph_memory,
     },
     Setting {

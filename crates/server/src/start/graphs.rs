@@ -133,8 +133,8 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
     Ok(OpenGraphs { graphs, file, commits })
 }
 
-/// Returns the configuration of the store, whose pool has `bytes` bytes: its index may take as many besides. Until the start has read and written the state of the commits, it assumes
-/// that commits protect a file.
+/// Returns the configuration of the store. Its index may take as many bytes as its pool, which has `bytes`. Until the
+/// start has read and written the state of the commits, the store assumes that commits protect a file.
 fn store_config(config: &ServerConfig, is_file: bool, bytes: usize) -> GraphStoreConfig {
     GraphStoreConfig {
         readers_max: config.workers + 2,
