@@ -234,8 +234,8 @@ pub(super) trait Elements: Collection {
 }
 
 /// Writes elements until there is no room, as [`Elements::put`] does. A collected reply gets elements until they have
-/// [`STEP_BYTES`], so that the cost of a step does not depend on their lengths. `value_of` returns the text of an element, and
-/// `put` writes it.
+/// [`STEP_BYTES`], so that the cost of a step does not depend on their lengths. `value_of` returns the text of an
+/// element, and `put` writes it.
 pub(super) fn put_while_room<'v, T>(
     out: &mut OutBuffer,
     elements: impl Iterator<Item = Result<T, Damaged>>,
@@ -400,8 +400,8 @@ pub(super) trait Pops: Collection {
     const POPPED_AN_OP: usize = ELEMENTS_AN_OP;
 
     /// Removes elements, of which the collection has enough, and appends them to `to` as a reply: as many as the first
-    /// number of `most`, but no more after an element with which `to` has the second number of bytes. Returns the number
-    /// of removed elements.
+    /// number of `most`, but no more after an element with which `to` has the second number of bytes. Returns the
+    /// number of removed elements.
     fn pop(
         value: &Self::Value<'_>,
         edit: &mut Self::Edit<'_>,
@@ -424,8 +424,8 @@ enum Popped {
     TooMany,
 }
 
-/// Pops up to `most` elements and writes them into the output. If `has_head` is true, writes the line of the reply before
-/// them, and pops all of them or none. Otherwise, pops fewer if they are long.
+/// Pops up to `most` elements and writes them into the output. If `has_head` is true, writes the line of the reply
+/// before them, and pops all of them or none. Otherwise, pops fewer if they are long.
 fn pop_some<C: Pops>(
     call: &mut Call<'_, '_>,
     key: &[u8],
