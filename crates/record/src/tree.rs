@@ -13,9 +13,9 @@
 //! expired bins reads only the parts whose entries are due.
 //!
 //! The entries of the root and of each page ascend by `from`. The first entry of a page begins where the page begins,
-//! and the first page at 0. A page whose first entry has another `from` is disordered: it may have entries that do not
-//! ascend, and bins that a lookup does not find. It is read with the right bound, and the next change in it puts all
-//! bins into their leaves ([`TreeEdit::mend`]).
+//! and the first page at 0. If the first entry of a page has another `from`, the tree may be disordered: it may have
+//! entries that do not ascend, and bins that a lookup does not find. The page is read with the right bound, and the
+//! next change in it puts all bins of the tree into new leaves ([`TreeEdit::rebuild`]).
 //!
 //! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the names of one hash; a page at most [`PAGE_ENTRIES_MAX`]
 //! entries. Up to 65,000 leaves, a lookup therefore reads the head, a page and a leaf, and a change writes as many.
@@ -502,8 +502,6 @@ pub(crate) struct TreeEdit<'e> {
     tree: Tree<'e>,
     /// Changed leaves.
     changed: BTreeMap<Place, Vec<u8>>,
-    /// The pages whose leaves are all written again, because their entries do not ascend or they had strays.
-    disordered: BTreeSet<usize>,
     /// True if a changed page may be disordered.
     is_stale: bool,
     pub(crate) count: u64,
@@ -513,8 +511,7 @@ pub(crate) struct TreeEdit<'e> {
 
 impl<'e> TreeEdit<'e> {
     pub(crate) fn of(tree: Tree<'e>) -> Self {
-        let (changed, disordered) = (BTreeMap::new(), BTreeSet::new());
-        Self { tree, changed, disordered, is_stale: false, count: tree.count, sets_ends: false }
+        Self { tree, changed: BTreeMap::new(), is_stale: false, count: tree.count, sets_ends: false }
     }
 
     /// Returns the place of the leaf that contains `hash`, and its page.
@@ -585,56 +582,70 @@ impl<'e> TreeEdit<'e> {
         Ok(false)
     }
 
-    /// Mends the tree if a changed page is disordered: moves all strays into the leaves where lookups search them,
-    /// unless these have a bin with the same name, and counts the bins.
-    fn mend(&mut self, set: Option<InSet<'_>>, now_ms: u64) -> Result<(), Damaged> {
-        let changed: BTreeSet<usize> = self.changed.keys().map(|(page, _)| *page).collect();
-        let mut is_disordered = false;
-        for page in changed {
-            is_disordered = is_disordered || self.is_disordered(page, set)?;
+    /// Returns true if the tree is disordered: its root, or any page. Reads all parts.
+    fn is_any_disordered(&self, set: Option<InSet<'_>>) -> Result<bool, Damaged> {
+        if !self.tree.root.ascends() {
+            return Ok(true);
         }
-        if !is_disordered {
-            return Ok(());
+        for number in 0..self.tree.pages() {
+            if self.is_disordered(number, set)? {
+                return Ok(true);
+            }
         }
-        let (mut strays, mut kept_bins) = (Vec::new(), 0);
+        Ok(false)
+    }
+
+    /// Returns all bins of a disordered tree once, and their number. Of bins with one name, that which a lookup finds
+    /// is returned. The numbers of all parts are added to `parts.gone`.
+    fn ordered(&self, set: Option<InSet<'_>>, now_ms: u64, parts: &mut Parts) -> Result<(Vec<u8>, u64), Damaged> {
+        let (mut bins, mut gone) = (Vec::new(), BTreeSet::new());
         for number in 0..self.tree.pages() {
             let page = self.tree.page(number)?;
-            if !page.ascends() {
-                self.disordered.insert(number);
+            if self.tree.levels == 2 {
+                gone.insert(self.tree.root.at(number).part);
             }
             for (place, entry) in page.iter().enumerate() {
+                gone.insert(entry.part);
                 let leaf = self.leaf_at((number, place), entry.part)?;
-                let (mut kept, before) = (Vec::new(), strays.len());
                 for (hash, bin) in hashed(leaf, set)? {
-                    if self.tree.page_of(hash) == number && page.find(hash) == place {
-                        kept.extend_from_slice(&leaf[bin]);
-                        kept_bins += 1;
-                    } else {
-                        strays.push((hash, leaf[bin].to_vec()));
+                    let is_stray = self.tree.page_of(hash) != number || page.find(hash) != place;
+                    let bytes = &leaf[bin];
+                    let bin = BinRange::at(bytes, 0)?;
+                    // A bin that this edit has removed must not return.
+                    if bin.is_live(now_ms) && !(is_stray && self.was_found(hash, &bytes[bin.name..bin.value])?) {
+                        bins.push((hash, &bytes[bin.name..bin.value], is_stray, bytes));
                     }
                 }
-                if strays.len() > before {
-                    self.changed.insert((number, place), kept);
-                    self.disordered.insert(number);
-                }
             }
         }
-        self.count = kept_bins;
-        for (hash, bin) in strays {
-            let name = BinRange::at(&bin, 0)?;
-            let name = &bin[name.name..name.value];
-            // The end of the stray may be earlier than those of its leaf.
-            self.sets_ends = true;
-            let (place, page) = self.place(hash)?;
-            // A bin that this edit has removed must not return.
-            let is_known = has_name(self.tree.part(page.at(place.1).part)?, name)?;
-            let leaf = self.leaf_mut(hash, now_ms)?;
-            if !is_known && !has_name(leaf, name)? {
-                leaf.extend_from_slice(&bin);
-                self.count += 1;
-            }
+        bins.sort_by_key(|(hash, name, is_stray, _)| (*hash, *name, *is_stray));
+        bins.dedup_by_key(|(hash, name, ..)| (*hash, *name));
+        parts.gone.extend(gone);
+        Ok((bins.iter().flat_map(|(.., bytes)| *bytes).copied().collect(), bins.len() as u64))
+    }
+
+    /// Returns true if a lookup found a bin with this name before the edit.
+    fn was_found(&self, hash: u32, name: &[u8]) -> Result<bool, Damaged> {
+        let (place, page) = self.place(hash)?;
+        has_name(self.tree.part(page.at(place.1).part)?, name)
+    }
+
+    /// Writes all bins of a disordered tree into new leaves, and the head up to its entries.
+    fn rebuild(
+        &self,
+        set: Option<InSet<'_>>,
+        now_ms: u64,
+        parts: &mut Parts,
+        to: &mut Vec<u8>,
+    ) -> Result<Finished, Damaged> {
+        let (bins, count) = self.ordered(set, now_ms, parts)?;
+        if bins.len() <= LARGE_BYTES / 4 {
+            return Ok(Finished::Flat(bins));
         }
-        Ok(())
+        let leaves = cut(0..crate::HASHES, &bins, true, set)?.into_iter();
+        let entries = leaves.map(|leaf| leaf.entry(self.tree.source, parts)).collect::<Result<_, _>>()?;
+        let first_end = put_root(self.tree.object, vec![Page::New(0, entries)], &self.tree, parts, to)?;
+        Ok(Finished::Tree { count, first_end })
     }
 
     /// Returns all bins, end to end, if they are few enough for a plain record.
@@ -663,9 +674,6 @@ impl<'e> TreeEdit<'e> {
 
     /// Returns the leaves of a page. Changed leaves are split or merged as needed.
     fn leaves_of(&mut self, number: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
-        if self.disordered.contains(&number) {
-            return self.leaves_of_disordered(number, set, parts);
-        }
         let (page, page_end) = (self.tree.page(number)?, self.tree.page_end(number));
         let mut leaves: Vec<Leaf> = Vec::new();
         for (place, entry @ LeafEntry { from, part, .. }) in page.iter().enumerate() {
@@ -723,24 +731,6 @@ impl<'e> TreeEdit<'e> {
         Ok(leaves)
     }
 
-    /// Returns new leaves for all bins of a disordered page.
-    fn leaves_of_disordered(
-        &mut self,
-        number: usize,
-        set: Option<InSet<'_>>,
-        parts: &mut Parts,
-    ) -> Result<Vec<Leaf>, Damaged> {
-        let page = self.tree.page(number)?;
-        let mut all = Vec::new();
-        for (place, entry) in page.iter().enumerate() {
-            all.extend_from_slice(self.leaf_at((number, place), entry.part)?);
-            self.changed.remove(&(number, place));
-            parts.gone.push(entry.part);
-        }
-        let leaves = cut(page.from.into()..self.tree.page_end(number), &all, true, set)?;
-        Ok(leaves.into_iter().map(Leaf::New).collect())
-    }
-
     /// Returns true if a bin of the leaf with this entry may have an end.
     fn may_end(&self, entry: &LeafEntry) -> bool {
         self.sets_ends || entry.first_end != NO_END
@@ -753,7 +743,7 @@ impl<'e> TreeEdit<'e> {
         let (1, Some((&(number, place), bins))) = (self.changed.len(), self.changed.first_key_value()) else {
             return Ok(None);
         };
-        if !(LEAF_BYTES_MIN..=LEAF_BYTES_MAX).contains(&bins.len()) || !self.disordered.is_empty() {
+        if !(LEAF_BYTES_MIN..=LEAF_BYTES_MAX).contains(&bins.len()) {
             return Ok(None);
         }
         let page = tree.page(number)?;
@@ -785,8 +775,8 @@ impl<'e> TreeEdit<'e> {
         parts: &mut Parts,
         to: &mut Vec<u8>,
     ) -> Result<Finished, Damaged> {
-        if self.is_stale {
-            self.mend(set, now_ms)?;
+        if self.is_stale && self.is_any_disordered(set)? {
+            return self.rebuild(set, now_ms, parts, to);
         }
         if let Some(all) = self.flat(now_ms)? {
             return Ok(Finished::Flat(all));
@@ -799,7 +789,7 @@ impl<'e> TreeEdit<'e> {
         for number in 0..self.tree.pages() {
             let entry = if self.tree.levels == 1 { NO_PAGE } else { self.tree.root.at(number) };
             let is_changed = self.changed.range((number, 0)..=(number, usize::MAX)).next().is_some();
-            if !is_changed && !self.disordered.contains(&number) && self.tree.levels == 2 {
+            if !is_changed && self.tree.levels == 2 {
                 pages.push(Page::There(entry));
                 continue;
             }
