@@ -81,6 +81,22 @@ pub fn is_visited_for_messages(session: &SessionState) -> bool {
     matches!(session, SessionState::Grpc(_))
 }
 
+/// Returns true if the client waits in a blocking command.
+pub fn waits_in_command(session: &SessionState) -> bool {
+    matches!(session, SessionState::Resp(state) if resp::waits_in_command(state))
+}
+
+/// Returns true if the client waits in a blocking command, and can take a turn whatever output is unsent.
+#[inline]
+pub fn takes_turns(session: &SessionState) -> bool {
+    matches!(session, SessionState::Resp(state) if resp::takes_turns(state))
+}
+
+/// Returns true if a client that waits in a blocking command has a reason to go on.
+pub fn has_turn(session: &SessionState, ctx: &WorkerContext) -> bool {
+    matches!(session, SessionState::Resp(state) if resp::has_turn(state, ctx))
+}
+
 /// Prepares the client of a connection that cannot move for the end of the connection: the server stops, or another
 /// process takes over.
 pub fn leave(session: &mut SessionState) {

@@ -5,7 +5,7 @@ use crate::handover::EarlyInput;
 use command::clients::endpoint::Endpoint;
 use command::clients::source::SourceEntry;
 use command::push::watch::CloseReason;
-use command::session::SessionState;
+use command::session::{SessionState, takes_turns};
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Token;
@@ -84,7 +84,7 @@ pub(crate) struct Session<S> {
     /// True if the end of the stream was received.
     pub(crate) ended: bool,
     /// True if a part of the output is unsent, or if the session rests because it waits for other clients. The session
-    /// is not served until all output is sent, or until it is woken.
+    /// is not served until all output is sent, or until it is woken ([`Session::takes_turn`]).
     pub(crate) blocked: bool,
     /// True if the reactor will report when the socket accepts more bytes.
     pub(crate) armed: bool,
@@ -170,11 +170,18 @@ impl<S> Session<S> {
     /// Returns true if the session has work to do now.
     pub(crate) fn has_work(&self) -> bool {
         match self.phase {
-            Phase::Open => self.sending || !self.blocked && (self.readable || self.servable),
+            Phase::Open if self.blocked => self.sending || self.takes_turn(),
+            Phase::Open => self.sending || self.readable || self.servable,
             Phase::Finishing => self.sending,
             Phase::Dead => false,
             Phase::Lingering => self.readable,
         }
+    }
+
+    /// Returns true if the session is served although a part of its output is unsent: it waits in a blocking command
+    /// and was woken, and other clients wait until it has had its turn.
+    pub(crate) fn takes_turn(&self) -> bool {
+        self.servable && self.phase == Phase::Open && takes_turns(&self.state)
     }
 
     /// Returns true if the session rests until another client wakes it, or its deadline is due.

@@ -85,6 +85,11 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
+    /// Returns true if the waiter has a turn that it has not begun.
+    pub(crate) fn has_turns(&self) -> bool {
+        !lock(&self.turns).is_empty()
+    }
+
     /// Removes and returns the numbers of the keys for which the waiter has a turn, in the order of the announcements.
     pub(crate) fn take_turns(&self) -> Vec<u32> {
         std::mem::take(&mut *lock(&self.turns))

@@ -10,7 +10,7 @@
 
 use super::error::ErrorReply;
 use crate::memory::budget::Grant;
-use crate::push::outbox::MessageCheck;
+use crate::push::outbox::{MessageCheck, Subscriber};
 use crate::resp::call::{Call, Run, Step};
 use crate::resp::state::aside::LongReply;
 use crate::visit::out::LINE_ROOM;
@@ -39,8 +39,10 @@ fn send_aside(call: &mut Call<'_, '_>) -> Step {
         call.session.aside = None;
         return Ok(());
     }
-    // No message may be written between the parts of one reply.
-    if call.session.is_replying() { Ok(()) } else { write_messages(call) }
+    // No message may be written between the parts of one reply, and no reply between the parts of one message. A client
+    // that waits may have its turn after a part of a message.
+    let is_in_message = || call.session.subscriber().is_some_and(Subscriber::is_in_message);
+    if call.session.is_replying() && !is_in_message() { Ok(()) } else { write_messages(call) }
 }
 
 /// Moves all waiting messages into the output, unless the worker must check or end the connection first.

@@ -12,9 +12,12 @@
 //!   PUSH k ──> change, key recorded ──> request done, locks released ──> announce ──> turns ended ──> reply
 //! ```
 //!
-//! While a client waits, the session retains the words of the request, in client memory, and no transaction, buffer or
-//! lock. Requests behind a blocking command stay in the input. A client waits only while it has no unsent output, so a
-//! turn never waits for a client to read.
+//! While a client waits, the session retains the words of the request, in client memory, and no transaction or lock.
+//! Requests behind a blocking command stay in the input. A client begins to wait only when its replies are sent.
+//!
+//! A turn, a deadline and `CLIENT UNBLOCK` never wait for a client to read. Messages for a client that waits may fill
+//! its output ([`takes_turns`]). Its turns are executed nevertheless, and the reply is held, in client memory, until
+//! the output is sent.
 //!
 //! In a transaction of `MULTI` and in a script, a blocking command does not wait. A transaction or script announces the
 //! keys that it has filled after its last command.
@@ -86,6 +89,24 @@ fn deadline(call: &Call<'_, '_>, ms: i64) -> Result<Option<UnixMillis>, ErrorRep
 /// Returns true if the client waits in a blocking command.
 pub(crate) fn waits_in_command(session: &SessionState) -> bool {
     Long::command_of(&session.long).is_some()
+}
+
+/// Returns true if the client waits for keys or for its deadline, and can take a turn whatever output is unsent.
+pub(crate) fn takes_turns(session: &SessionState) -> bool {
+    Long::command_of(&session.long).is_some_and(|command| command.waiter.is_some())
+}
+
+/// Returns true if a client that waits has a reason to go on: a turn, its deadline, `CLIENT UNBLOCK`, the expiry of a
+/// stream, or `SWAPDB`.
+#[cold]
+pub(crate) fn has_turn(session: &SessionState, ctx: &WorkerContext) -> bool {
+    let Some(command) = Long::command_of(&session.long) else { return false };
+    let Some(waiter) = &command.waiter else { return false };
+    let unblocked = ctx.connection_table().client_info(waiter.connection, |client_info| client_info.unblocked);
+    waiter.has_turns()
+        || unblocked.flatten().is_some()
+        || [command.deadline, command.expires].into_iter().flatten().any(|at| at <= ctx.now)
+        || !settle::is_settled(session, &ctx.shared.namespaces)
 }
 
 /// Returns true if the command may wait: it is not executed by a transaction of `MULTI` or by a script.
@@ -242,14 +263,25 @@ fn continue_command(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
     }
     let (entry, timeout_reply, wants_reply) = (command.entry, command.timeout_reply, command.answers.wants_reply());
     leave(waits, call.session, call.guard, call.ctx);
+    let held = &mut waits.held;
     match (unblocked, timeout_reply) {
         _ if !wants_reply => {}
-        (Some(Unblock::Error), _) => reply::error(call.out, b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-        (_, TimeoutReply::NullArray) => reply::null_array(call.out, call.session.version),
-        (_, TimeoutReply::Zero) => call.int(0),
-        (_, TimeoutReply::Zeros) => super::server::put_zeros(call.out),
+        (Some(Unblock::Error), _) => reply::error(held, b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        (_, TimeoutReply::NullArray) => reply::null_array(held, call.session.version),
+        (_, TimeoutReply::Zero) => reply::int(held, 0),
+        (_, TimeoutReply::Zeros) => super::server::put_zeros(held),
     }
     statistics::ended(call, StatKey::of_command(entry), Outcome::Done, b"");
+    send_held(call, waits)
+}
+
+/// Sends a reply that was held, if the output has room for it.
+fn send_held(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
+    let want = waits.held.len() + LINE_ROOM;
+    if call.out.room() < want {
+        return Err(SessionWait::OutputFull { want });
+    }
+    call.out.push(&std::mem::take(&mut waits.held));
     Ok(())
 }
 
@@ -420,12 +452,7 @@ fn continue_handoff(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
         }
         return Err(SessionWait::Blocked);
     }
-    let want = waits.held.len() + LINE_ROOM;
-    if call.out.room() < want {
-        return Err(SessionWait::OutputFull { want });
-    }
-    call.out.push(&std::mem::take(&mut waits.held));
-    Ok(())
+    send_held(call, waits)
 }
 
 /// Ends the wait of a blocking command: leaves the queues of its keys, and passes its turns on.

@@ -51,7 +51,12 @@ pub fn serve<'l>(
     // these operations had already been executed.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let call = &mut Call { ops, ..Call::new((guard, ctx), buf, out, session, &FUNCTIONS) };
-    let mut done = match (aside::send_pending(call), head) {
+    let sent = match aside::send_pending(call) {
+        // A turn does not wait until the client has read its messages.
+        Err(SessionWait::OutputFull { .. }) if blocking::takes_turns(call.session) => Ok(()),
+        sent => sent,
+    };
+    let mut done = match (sent, head) {
         (Ok(()), Some(PrefetchedHead::Read(head))) if run::runs_plain(call) && call.out.room() >= LINE_ROOM => {
             run::head_run(call, head)
         }
@@ -90,7 +95,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
         call.counters().yields.add(1);
         return Err(SessionWait::Yield);
     }
-    if call.out.room() < LINE_ROOM {
+    if call.out.room() < LINE_ROOM && !blocking::takes_turns(call.session) {
         return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     if call.session.is_under_way() {

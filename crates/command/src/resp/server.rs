@@ -9,9 +9,9 @@ use crate::resp::call::{Call, Run};
 use crate::resp::catalog::words;
 use crate::resp::session::CommandOrigin;
 use crate::resp::state::waits::TimeoutReply;
-use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
+use protocol::sink::Sink;
 
 /// Executes `ROLE`: replies that the server is a primary without replicas.
 pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
@@ -75,7 +75,7 @@ pub(super) fn waitaof<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 /// Writes the reply of `WAITAOF`.
-pub(super) fn put_zeros(out: &mut OutBuffer) {
+pub(super) fn put_zeros(out: &mut impl Sink) {
     reply::array(out, 2);
     reply::int(out, 0);
     reply::int(out, 0);

@@ -100,7 +100,7 @@ fn bytes_sent<B: Backend>(core: &Core<B>) -> u64 {
 /// session to the batch. Returns the number of received bytes.
 fn prepare<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
     let session = core.sessions.at(index);
-    if session.blocked {
+    if session.blocked && !session.takes_turn() {
         return 0;
     }
     let mut received = 0;
@@ -346,6 +346,8 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
         SessionWait::Blocked => {
             session.pause = Pause::Clients;
             session.servable = false;
+            // Messages that found no room in the output follow when the output is sent.
+            session.mail |= session.state.has_messages();
         }
         SessionWait::Close => {
             session.phase = Phase::Finishing;

@@ -10,7 +10,7 @@ use command::clients::audit::{AuditEvent, AuditOrigin};
 use command::clients::client_info::{CLIENT_TEXT_MAX, ClientInfo, ClientText};
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::context::WorkerContext;
-use command::session::identify;
+use command::session::{has_turn, identify};
 use command::visit::clock::{CachedClock, Ticks};
 use io::{Backend, IoEvent};
 use std::collections::VecDeque;
@@ -182,12 +182,14 @@ impl<B: Backend> Core<B> {
         if session.phase != Phase::Open || session.pause != Pause::Clients {
             return;
         }
-        if session.out.is_some() {
+        if session.out.is_some() && !has_turn(&session.state, &self.ctx) {
             // The session is woken again when its output is sent.
             session.mail = true;
             return;
         }
-        (session.blocked, session.pause, session.servable) = (false, Pause::None, true);
+        // A turn is executed even if output is unsent.
+        session.blocked &= session.out.is_some();
+        (session.pause, session.servable) = (Pause::None, true);
         self.make_ready(index);
     }
 

@@ -98,6 +98,13 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             return false;
         }
         if session.pause == Pause::Clients {
+            if session.state.has_messages() {
+                match session.state.check_messages(&core.ctx.shared) {
+                    MessageCheck::Send => {}
+                    MessageCheck::Unfinished => return true,
+                    end => return drop_subscriber(core, index, end),
+                }
+            }
             core.wake(index);
             return false;
         }
@@ -113,11 +120,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
         match session.state.check_messages(&core.ctx.shared) {
             MessageCheck::Send => {}
             MessageCheck::Unfinished => return true,
-            end @ (MessageCheck::RightLost | MessageCheck::QueueBroken) => {
-                core.ctx.counters().subscribers_dropped.add(u64::from(end == MessageCheck::QueueBroken));
-                output::kill(core, index);
-                return false;
-            }
+            end => return drop_subscriber(core, index, end),
         }
         more = session.state.has_messages();
         if !more {
@@ -145,4 +148,12 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
         output::move_on(core, index);
     }
     more
+}
+
+/// Ends the connection of a subscriber that lost a right, or whose queue is full. Returns false: no more messages can
+/// be sent.
+fn drop_subscriber<B: Backend>(core: &mut Core<B>, index: u32, end: MessageCheck) -> bool {
+    core.ctx.counters().subscribers_dropped.add(u64::from(end == MessageCheck::QueueBroken));
+    output::kill(core, index);
+    false
 }

@@ -33,7 +33,12 @@ pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: WaitQueue) {
         session.place = SessionPlace::Idle;
         // A session that continues in this iteration collects its replies for one send, while there is room for them.
         let goes_on = session.has_work() && session.pause == Pause::None;
-        if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
+        if session.blocked {
+            // A turn was executed while earlier output was unsent. The socket reports when it accepts more.
+            if session.state.reply_held().is_some() {
+                upkeep::note_reply_holder(core, index);
+            }
+        } else if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
             send(core, index);
         }
         if waits_for_window(&core.sessions.at(index).state) {
@@ -150,10 +155,10 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
     if session.phase == Phase::Dead {
         return;
     }
-    if session.blocked {
+    if session.blocked && !session.takes_turn() {
         return core.make_ready(index);
     }
-    if std::mem::take(&mut session.mail) {
+    if !session.blocked && std::mem::take(&mut session.mail) {
         core.mail.push_back(index);
     }
     let silent = session.out.is_none();

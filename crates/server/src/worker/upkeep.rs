@@ -15,7 +15,9 @@ use command::clients::client_info::ClientMemory;
 use command::clients::connection_table::ConnectionState;
 use command::memcache::report_connection;
 use command::push::watch::CloseReason;
-use command::session::{SessionState, has_lost_user, incomplete_bytes, needs_login, waits_for_window};
+use command::session::{
+    SessionState, has_lost_user, incomplete_bytes, needs_login, waits_for_window, waits_in_command,
+};
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Backend;
@@ -183,6 +185,10 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let counters = core.ctx.counters();
         let end = match session.phase {
             Phase::Dead => None,
+            // A client in a blocking command that reads nothing of its output is a slow reader, as any other.
+            Phase::Open if session.blocked && session.out.is_some() && waits_in_command(&session.state) => {
+                (unmoved_ns >= stall_ns).then_some((Some(&counters.slow_readers_dropped), CloseReason::Error))
+            }
             // A watcher may be silent for any time, as long as its peer is connected.
             Phase::Open if session.state.watches() && !session.hangup => None,
             // The client waits until other clients have been served.

@@ -80,6 +80,7 @@ mod resp_strings;
 mod resp_valkey;
 mod scripts;
 mod simulated;
+mod slow_waiters;
 mod swapdb;
 mod tls_clients;
 mod tracking;

@@ -65,6 +65,28 @@ fn ask(client: &mut Client<Secured>, line: &str) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
+/// A client in a blocking command, whose output is full of messages that it does not read, takes its turn nevertheless.
+#[test]
+fn waiter_that_reads_nothing_over_tls_holds_up_no_client_that_pushes() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let running = start(four(settings(&folder, &ca), io));
+        let mut slow = connect(addr(&running, Protocol::Resp, true), &client(&ca.pem, None));
+        ask(&mut slow, "HELLO 3");
+        ask(&mut slow, "SUBSCRIBE news");
+        slow.send(&request(&[b"BLPOP", b"jobs", b"0"]));
+        let (mut control, message) = (resp(&running), vec![b'x'; 8000]);
+        wait_until("the client waits", || control.text("INFO clients").contains("blocked_clients:1"));
+        for _ in 0..900 {
+            control.ask(&[b"PUBLISH", b"news", &message]);
+        }
+        let begun = Instant::now();
+        assert_eq!([control.text("RPUSH jobs one"), control.text("LLEN jobs")], [":1", ":0"]);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        running.stop();
+    }
+}
+
 #[test]
 fn grpc_clients_agree_on_http2_and_others_are_refused() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));

@@ -148,6 +148,12 @@ impl Outbox {
         self.waiting.load(Acquire)
     }
 
+    /// Returns true if a message was taken only in part. Nothing else may be sent before its rest.
+    pub(super) fn is_in_message(&self) -> bool {
+        let inner = self.lock();
+        inner.taken > 0 && !inner.broken && !inner.ended
+    }
+
     /// Requests a visit of the connection. Returns true if none was requested before, so that the caller must notify
     /// the worker.
     pub(crate) fn signal(&self) -> bool {

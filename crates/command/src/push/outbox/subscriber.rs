@@ -228,6 +228,11 @@ impl Subscriber {
         self.outbox.is_waiting()
     }
 
+    /// Returns true if a message was sent only in part.
+    pub(crate) fn is_in_message(&self) -> bool {
+        self.outbox.is_in_message()
+    }
+
     /// Returns true if the outbox is broken, so that the connection must be closed.
     pub fn is_broken(&self) -> bool {
         self.outbox.is_broken()

@@ -19,7 +19,7 @@ pub(in crate::resp) struct Waits {
     pub(in crate::resp) filled: Vec<FilledKey>,
     /// The turns of waiters that the request has caused, once its keys are announced.
     pub(in crate::resp) handoff: Option<Arc<Handoff>>,
-    /// The replies that are held until the turns have ended.
+    /// The replies that are held until the turns have ended, or until the output has room for them.
     pub(in crate::resp) held: Vec<u8>,
     /// True if only another client, the deadline or `CLIENT UNBLOCK` ends the wait.
     pub(in crate::resp) rests: bool,
