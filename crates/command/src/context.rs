@@ -33,7 +33,7 @@ use crate::push::notify::{self, KeyEvent};
 use crate::push::outbox::{ChannelKind, Publishing};
 use crate::push::topics::TopicPublishing;
 use crate::push::tracking::{Broadcasts, Invalidation};
-use crate::push::waiters::Deadlines;
+use crate::push::waiters::{Deadlines, WaitKey};
 use crate::push::watch::Watch;
 use crate::resp::{RetiredTransactions, WorkerScripts};
 use crate::shared::{Pause, Shared};
@@ -503,6 +503,14 @@ impl WorkerContext {
         if self.keys.guards & (ROUTED | SWAPPED) != 0 {
             self.follow_routes();
         }
+    }
+
+    /// Announces a change of a key, which is visible, to the clients that wait for the key.
+    #[cold]
+    pub(crate) fn announce(&mut self, key: &Key<'_>) {
+        let shared = Arc::clone(&self.shared);
+        let key = WaitKey { namespace: key.namespace(), hash: key.hash(), bytes: key.bytes(), group: b"" };
+        shared.waiters.announce(key, &[], &mut |worker, connection| self.mark_messages_queued(worker, connection));
     }
 
     /// Announces a flush of a namespace, or of all without one, to clients that wait for entries of a group, which no

@@ -150,6 +150,8 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
             (false, false) => call.guard.items_mut().touch(&key, expire),
         };
         let shown = item.as_ref().ok().and_then(|item| item.as_ref());
+        // A value of another type has no form here, but its expiry is changed.
+        let touched = !ends && shown.is_some();
         let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });
         let mark = call.out.mark();
         let seen = call.ctx.push.watch.watched.any().then(|| WatchedLookup::of(shown));
@@ -165,7 +167,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         let hit = finish_item(call, &key, found, mark, end_it)?;
         watch::report_get(call, bytes, seen, hit);
         watch::report_retrieved(call, bytes, hit, false);
-        if hit {
+        if hit || touched {
             watch::report_touched(call, bytes, expire);
         }
         watch::count_prefix(call, bytes, Count::Get { hit });

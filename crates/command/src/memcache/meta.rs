@@ -106,7 +106,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     let mark = call.out.mark();
     let watched = watch::watched(call);
     let mut seen = watched.then_some(WatchedLookup::MISS);
-    let (mut ending, mut is_created) = (None, false);
+    let (mut ending, mut is_created, mut is_touched) = (None, false, false);
     let found = match call.guard.items_mut().fetch(&key, &fetch) {
         Ok(None) => Found::Miss,
         Ok(Some(mut fetched)) => {
@@ -117,6 +117,8 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
             let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
             first.restore(&mut fetched);
             is_created = fetched.vivified;
+            // A value of another type has no form here, but its expiry is changed.
+            is_touched = fetch.touch.is_some();
             if fetch.want_token {
                 fetched.item.token = call.ctx.client_token(fetched.item.token);
             }
@@ -136,7 +138,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     call.session.fetched = None;
     watch::report_get(call, key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
     watch::report_retrieved(call, key.bytes(), hit, is_created);
-    if let Some(expire) = touch.filter(|_| hit) {
+    if let Some(expire) = touch.filter(|_| hit || is_touched) {
         watch::report_touched(call, key.bytes(), expire);
     }
     meta_got(call, meta, hit, consumed)

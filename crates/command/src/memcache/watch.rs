@@ -122,8 +122,8 @@ fn report_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: WatchedLookup, found
     lines.write_line(WatchKind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
 }
 
-/// Publishes a key event about a change of `key`, if key events are enabled, and invalidates the copies of Redis
-/// clients that have cached the value.
+/// Publishes a key event about a change of `key`, if key events are enabled, invalidates the copies of Redis clients
+/// that have cached the value, and announces the change to those that wait for the key.
 #[inline]
 pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     if call.ctx.push.watch.watched.reports_changes() {
@@ -139,8 +139,9 @@ pub(super) fn report_expired(call: &mut Call<'_, '_>, key: &[u8]) {
 }
 
 /// Invalidates the copies of Redis clients that have cached the value of `key`, which was marked as stale, emptied, or
-/// created without a value.
+/// created without a value. Announces the change to the clients that wait for the key.
 pub(super) fn invalidated(call: &mut Call<'_, '_>, key: &[u8]) {
+    announce(call, key);
     if call.ctx.push.watch.watched.has_trackers() {
         call.ctx.invalidate(call.session.namespace, key, 0);
     }
@@ -149,11 +150,23 @@ pub(super) fn invalidated(call: &mut Call<'_, '_>, key: &[u8]) {
 #[cold]
 fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     let (watched, namespace) = (call.ctx.push.watch.watched, call.session.namespace);
+    if event.concerns_waiters() {
+        announce(call, key);
+    }
     if watched.has_trackers() && event.is_change() {
         call.ctx.invalidate(namespace, key, 0);
     }
     if watched.has_key_events() {
         call.ctx.publish_change(namespace, event, key);
+    }
+}
+
+/// Announces a change of `key` to the Redis clients that wait for it. No reply waits for their turns: a change by this
+/// protocol gives them no elements, but may remove the stream of a group.
+fn announce(call: &mut Call<'_, '_>, key: &[u8]) {
+    if call.ctx.push.watch.watched.has_waiters() {
+        let key = call.guard.key(call.session.namespace, key);
+        call.ctx.announce(&key);
     }
 }
 

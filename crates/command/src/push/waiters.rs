@@ -350,6 +350,9 @@ impl Waiters {
         });
         if queues[at].add(waiter, number) {
             self.counter(key.hash).fetch_add(1, Relaxed);
+            if kind == WaitKind::Group {
+                self.hub.count_group_waiters(true);
+            }
             if has_turn {
                 queues[at].begin_first_turn(waiter, number);
             }
@@ -371,13 +374,21 @@ impl Waiters {
 
     /// Announces that all keys of a namespace were removed, or of all namespaces without one, to the members of groups.
     pub(crate) fn announce_flush(&self, namespace: Option<Namespace>, wake: &mut dyn FnMut(usize, u32)) {
-        if self.blocked() == 0 {
+        self.announce_removed(&|of, _| namespace.is_none_or(|namespace| of == namespace), wake);
+    }
+
+    /// Announces that the keys for which `is_removed` returns true were removed, to the members of groups.
+    pub(crate) fn announce_removed(
+        &self,
+        is_removed: &dyn Fn(Namespace, &[u8]) -> bool,
+        wake: &mut dyn FnMut(usize, u32),
+    ) {
+        if !self.hub.has_group_waiters() {
             return;
         }
         for part in &self.parts {
-            let is_concerned = |queue: &&mut Queue| {
-                queue.kind == WaitKind::Group && namespace.is_none_or(|namespace| queue.namespace == namespace)
-            };
+            let is_concerned =
+                |queue: &&mut Queue| queue.kind == WaitKind::Group && is_removed(queue.namespace, &queue.key);
             for queue in lock(part).values_mut().flatten().filter(is_concerned) {
                 queue.announce(&[], wake);
             }
@@ -434,6 +445,9 @@ impl Waiters {
         let queue = &mut queues[at];
         if end != TurnEnd::Stays && queue.waiters.remove(&waiter.number).is_some() {
             self.counter(key.hash).fetch_sub(1, Relaxed);
+            if kind == WaitKind::Group {
+                self.hub.count_group_waiters(false);
+            }
         }
         queue.end_turn(waiter.number, end, wake);
         if queue.waiters.is_empty() {
@@ -544,5 +558,27 @@ mod tests {
         all.announce(KEY, &[], &mut |_, _| {});
         all.end_turn(LIST, KEY, &waiters[0], TurnEnd::LeavesNothing, &mut |_, _| {});
         assert_eq!(waiters[1].take_turns(), [0]);
+    }
+
+    #[test]
+    fn removed_key_gives_a_turn_to_members_of_its_groups_only() {
+        let hub = Arc::default();
+        let all = Waiters::new(&hub);
+        let (list, member) = (all.begin(0, 0, 0), all.begin(1, 1, 0));
+        all.join(LIST, KEY, &list, 0);
+        assert!(!hub.has_group_waiters());
+        all.join(WaitKind::Group, KEY, &member, 0);
+        assert!(hub.has_group_waiters());
+        for waiter in [&list, &member] {
+            assert_eq!(waiter.take_turns(), [0]);
+        }
+        all.end_turn(LIST, KEY, &list, TurnEnd::Stays, &mut |_, _| {});
+        all.end_turn(WaitKind::Group, KEY, &member, TurnEnd::Stays, &mut |_, _| {});
+        all.announce_removed(&|_, key| key == b"other", &mut |_, _| {});
+        assert!(!member.has_turns());
+        all.announce_removed(&|_, key| key == b"k", &mut |_, _| {});
+        assert_eq!((member.take_turns(), list.has_turns()), (vec![0], false));
+        all.end_turn(WaitKind::Group, KEY, &member, TurnEnd::Leaves, &mut |_, _| {});
+        assert!(!hub.has_group_waiters());
     }
 }

@@ -48,7 +48,6 @@ pub(super) struct Call<'c, 'l> {
     /// True if a blocking command may wait. It may not in a transaction of `MULTI`.
     pub(super) may_wait: bool,
 }
-use std::sync::Arc;
 
 /// The function of a command. Its arguments are those after the command's name.
 pub(super) type CommandFunction = for<'c, 'l, 'x> fn(&'x mut Call<'c, 'l>, Args<'c>) -> Run;
@@ -408,8 +407,8 @@ fn record_change(call: &mut Call<'_, '_>, event: KeyEvent, key: WaitKey<'_>) {
         return Long::waits_mut(&mut call.session.long).fill(key);
     }
     // No key lock hides the change.
-    let shared = Arc::clone(&call.ctx.shared);
-    shared.waiters.announce(key, &[], &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection));
+    let key = call.guard.key(key.namespace, key.bytes);
+    call.ctx.announce(&key);
 }
 
 /// Publishes a change of `key`. First publishes the misses of the request, and that the change creates the key, if it

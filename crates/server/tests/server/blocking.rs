@@ -631,6 +631,36 @@ fn members_of_a_group_learn_of_flushes_by_memcached_clients() {
     running.stop();
 }
 
+/// What a memcached client removes, replaces, empties or lets expire.
+#[test]
+fn members_of_a_group_learn_of_streams_that_memcached_clients_remove_or_replace() {
+    let running = several_workers(2);
+    let (mut control, mut memcached) = (resp(&running), Client::connect(tcp(&running)));
+    let mut member = resp(&running);
+    for (change, line) in [
+        ("delete s", "DELETED"),
+        ("md s", "HD"),
+        ("md s x", "HD"),
+        ("set s 0 0 1\r\nx", "STORED"),
+        ("replace s 0 0 1\r\nx", "STORED"),
+        ("ms s 1\r\nx", "HD"),
+        ("touch s -1", "TOUCHED"),
+        ("touch s 1", "TOUCHED"),
+        ("gat 1 s", "END"),
+        ("mg s T1", "EN"),
+        ("md s I T1", "HD"),
+    ] {
+        assert_eq!(control.text("XGROUP CREATE s g $ MKSTREAM"), "+OK");
+        member.client.send(&request(&words("XREADGROUP GROUP g c BLOCK 0 STREAMS s >")));
+        wait_until("the member waits", || blocked(&mut control) == 1);
+        memcached.ask(format!("{change}\r\n").as_bytes(), format!("{line}\r\n").as_bytes());
+        let reply = member.next();
+        assert!(reply.starts_with(b"-UNBLOCKED the stream key no longer exists"), "{change}: {}", reply.escape_ascii());
+        control.text("DEL s");
+    }
+    running.stop();
+}
+
 #[test]
 fn waiters_of_all_workers_are_served_in_the_order_in_which_they_came() {
     let running = several_workers(4);

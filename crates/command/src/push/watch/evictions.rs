@@ -6,6 +6,7 @@ use crate::push::tracking::{Broadcasts, Tracking};
 use crate::shared::Shared;
 use crate::visit::clock::Clock;
 use segment::{Evicted, EvictionObserver, Expire, KeyEnd, Namespace};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum memory of the expired or evicted keys that are retained during one slice, with their entries, in bytes.
@@ -69,6 +70,14 @@ impl Evictions {
             let RemovedItem { bytes, keys, is_incomplete } = std::mem::take(&mut *ended);
             drop(ended);
             let (mut from, mut invalidations, mut broadcasts) = (0, Vec::new(), Broadcasts::default());
+            if self.hub.has_group_waiters() && (is_incomplete || !keys.is_empty()) {
+                let place = |from: &mut usize, (_, namespace, to): &(KeyEvent, Namespace, usize)| {
+                    Some((*namespace, &bytes[std::mem::replace(from, *to)..*to]))
+                };
+                let removed: HashSet<(Namespace, &[u8])> = keys.iter().scan(0, place).collect();
+                let is_removed = |namespace, key: &[u8]| is_incomplete || removed.contains(&(namespace, key));
+                shared.waiters.announce_removed(&is_removed, &mut note);
+            }
             if is_incomplete && self.hub.watched().has_trackers() {
                 invalidations.push(shared.tracking.flush());
             }
@@ -99,9 +108,15 @@ impl Evictions {
 }
 
 impl Evictions {
+    /// Returns true if key events are published, or clients track keys or wait for the end of a stream.
+    fn wants_ends(&self) -> bool {
+        self.wants_expired() || self.hub.has_group_waiters()
+    }
+
     /// Retains the key of a removed item until the slice ends, if key events are published or clients track the key.
     fn keep(&self, event: KeyEvent, namespace: Namespace, key: &[u8]) {
-        if !self.hub.watched().has_key_events() && !self.tracking.may_have(namespace, key) {
+        let is_wanted = self.hub.watched().has_key_events() || self.hub.has_group_waiters();
+        if !is_wanted && !self.tracking.may_have(namespace, key) {
             return;
         }
         let mut keys = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +127,7 @@ impl Evictions {
 impl EvictionObserver for Evictions {
     fn wanted(&self) -> bool {
         let watched = self.hub.watched();
-        watched.has(WatchKind::Evictions) || watched.has_key_events() || watched.has_trackers()
+        watched.has(WatchKind::Evictions) || self.wants_ends()
     }
 
     fn wants_expired(&self) -> bool {
@@ -136,7 +151,7 @@ impl EvictionObserver for Evictions {
     }
 
     fn evicted(&mut self, evicted: &Evicted<'_>) {
-        if self.wants_expired() {
+        if self.wants_ends() {
             self.keep(KeyEvent::EVICTED, evicted.namespace, evicted.item.key);
         }
         if !self.hub.watched().has(WatchKind::Evictions) {

@@ -201,6 +201,8 @@ impl Watched {
 #[derive(Debug, Default)]
 pub struct Hub {
     watched: AtomicU64,
+    /// The number of entries of clients in queues for the end of a stream (`WaitKind::Group`).
+    group_waiters: AtomicU64,
     /// The number of the last line, which is also the total number of lines.
     numbered: AtomicU64,
     slots: [Slot; WATCHERS_MAX],
@@ -313,6 +315,20 @@ impl Hub {
     /// Records whether clients wait for keys. Guards that begin after the next `SeqCst` fence see the change.
     pub(crate) fn set_waiters(&self, on: bool) {
         self.switch(WAITERS, on);
+    }
+
+    /// Counts the entries of clients that wait for the entries of a group, or for the end of its stream.
+    pub(crate) fn count_group_waiters(&self, joins: bool) {
+        if joins {
+            self.group_waiters.fetch_add(1, Relaxed);
+        } else {
+            self.group_waiters.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Returns true if a client waits for the end of a stream.
+    pub(crate) fn has_group_waiters(&self) -> bool {
+        self.group_waiters.load(Relaxed) != 0
     }
 
     /// Records whether clients track keys. Guards that begin after the next `SeqCst` fence see the change.
