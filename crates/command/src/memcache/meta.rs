@@ -12,9 +12,9 @@ use crate::memcache::get;
 use crate::memcache::small;
 use crate::memcache::watch;
 use crate::metrics::Command;
+use crate::visit::clock::Moment;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
-use base::clock::UnixMillis;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::reply::{self, MetaLine};
 use protocol::memcache::{Error, KeyScratch};
@@ -101,8 +101,6 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     };
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
-    // Flags take effect in their order: `t` before `T` or `N` returns the previous time to live.
-    let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
     let mark = call.out.mark();
     let watched = watch::watched(call);
     let mut seen = watched.then_some(WatchedLookup::MISS);
@@ -110,11 +108,10 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     let found = match call.guard.items_mut().fetch(&key, &fetch) {
         Ok(None) => Found::Miss,
         Ok(Some(mut fetched)) => {
-            let ended = asks_before.then_some(fetched.expire_before);
             // An item that `N` created with an expiry in the past has already expired.
             let lives = !exptime::is_past(fetched.item.expire, now);
             ending = end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
-            let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
+            let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched));
             first.restore(&mut fetched);
             is_created = fetched.vivified;
             // A value of another type has no form here, but its expiry is changed.
@@ -125,7 +122,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
             if watched && !fetched.vivified {
                 seen = Some(WatchedLookup::of(Some(&fetched.item)));
             }
-            write_fetched(call.out, call.ctx, meta, &fetched, first.ended)?
+            write_fetched(call.out, call.ctx, meta, &fetched)?
         }
         Err(error) => {
             get::op_error(call, error, false)?;
@@ -214,10 +211,11 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
     let arith = Arith {
         delta: meta.delta(),
         decrement: meta.is_decrement(),
-        // `T` sets the item's expiry even if this request creates the item.
-        vivify: meta
-            .vivify()
-            .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, moment)))),
+        // Flags take effect in their order: `T` after `N` also sets the expiry of an item that `N` creates.
+        vivify: meta.vivify().map(|exptime| {
+            let touch = expire.filter(|_| stands_first(meta, b'N', b"T"));
+            (meta.initial(), touch.unwrap_or_else(|| exptime::expire(exptime, moment)))
+        }),
         expire,
         compare: meta.compare(),
         token: meta.token(),
@@ -256,9 +254,13 @@ fn write_arith_reply(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<Watche
 
 fn answer_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, outcome: ArithOutcome) {
     let code = match outcome {
-        ArithOutcome::Number { value, token, expire } => {
-            if !meta.has(b'q') {
-                number_answer(call.out, meta, value, call.ctx.client_token(token), seconds_left(expire, call.ctx.now));
+        ArithOutcome::Number { value, token, expire_before, expire } => {
+            let is_created = expire_before.is_none();
+            // As in memcached, a quiet request that creates the item is answered.
+            if !meta.has(b'q') || is_created {
+                let before = expire_before.unwrap_or(Expire::Never);
+                let expiries = Expiries { before, after: expire, is_created };
+                number_answer(call.out, meta, (value, call.ctx.client_token(token)), &expiries, call.ctx.moment());
             }
             return;
         }
@@ -272,7 +274,13 @@ fn answer_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, outcome: ArithOutc
 }
 
 /// Writes the reply to an `ma`: `HD`, or `VA` with the number.
-fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, seconds_left: i64) {
+fn number_answer(
+    out: &mut OutBuffer,
+    meta: &Meta<'_>,
+    (value, token): (u64, u64),
+    expiries: &Expiries,
+    moment: Moment,
+) {
     let digits = Decimal::new(value);
     let with_value = meta.has(b'v');
     let mut line = match with_value {
@@ -281,7 +289,7 @@ fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, s
     };
     for word in meta.in_order() {
         match word[0] {
-            b't' => line.signed(b't', seconds_left),
+            b't' => line.signed(b't', seconds_left(expiries.shown(meta, moment), moment.now)),
             b'c' => line.number(b'c', token),
             b'k' => line.key(meta.key),
             b'O' => line.token(b'O', &word[1..]),
@@ -342,7 +350,6 @@ fn write_fetched(
     ctx: &WorkerContext,
     meta: &Meta<'_>,
     fetched: &Fetched<'_>,
-    ended: Option<Expire>,
 ) -> Result<Found, SessionWait> {
     let item = &fetched.item;
     // With the flag `C`, a client that already has the value does not receive it again.
@@ -353,8 +360,32 @@ fn write_fetched(
         Value::Bytes(bytes) if with_value => pin_or_room(out, ctx, bytes)?,
         _ => None,
     };
-    put_fetched_line(out, meta, fetched, ended, with_value, ctx.now);
+    put_fetched_line(out, meta, fetched, with_value, ctx.moment());
     if with_value { Ok(write_value_bytes(out, item.value, pinned)) } else { Ok(Found::Hit) }
+}
+
+/// The expiries of an item before and after a request.
+struct Expiries {
+    before: Expire,
+    after: Expire,
+    /// True if the request created the item.
+    is_created: bool,
+}
+
+impl Expiries {
+    /// Returns the expiry that the flag `t` reports. As in memcached, flags take effect in their order: `t` shows the
+    /// effect of the flags `T` before it, and of `N` if the request created the item.
+    fn shown(&self, meta: &Meta<'_>, moment: Moment) -> Expire {
+        let takes_effect = |letter: u8| letter == b'T' || letter == b'N' && self.is_created;
+        let mut letters = meta.in_order().map(|word| word[0]);
+        let last = letters.by_ref().take_while(|letter| *letter != b't').filter(|letter| takes_effect(*letter)).last();
+        let Some(last) = last else { return self.before };
+        let exptime = if last == b'T' { meta.expire() } else { meta.vivify() };
+        match exptime.filter(|_| letters.any(takes_effect)) {
+            Some(exptime) => exptime::expire(exptime, moment),
+            None => self.after,
+        }
+    }
 }
 
 /// Returns true if the request's flag `letter` precedes all flags in `others`.
@@ -362,15 +393,9 @@ fn stands_first(meta: &Meta<'_>, letter: u8, others: &[u8]) -> bool {
     meta.in_order().map(|word| word[0]).find(|flag| *flag == letter || others.contains(flag)) == Some(letter)
 }
 
-fn put_fetched_line(
-    out: &mut OutBuffer,
-    meta: &Meta<'_>,
-    fetched: &Fetched<'_>,
-    ended: Option<Expire>,
-    with_value: bool,
-    now: UnixMillis,
-) {
-    let item = &fetched.item;
+fn put_fetched_line(out: &mut OutBuffer, meta: &Meta<'_>, fetched: &Fetched<'_>, with_value: bool, moment: Moment) {
+    let (item, now) = (&fetched.item, moment.now);
+    let expiries = Expiries { before: fetched.expire_before, after: item.expire, is_created: fetched.vivified };
     let mut line = match with_value {
         true => MetaLine::with_value(out, item.value_len()),
         false => MetaLine::new(out, b"HD"),
@@ -384,7 +409,7 @@ fn put_fetched_line(
             b'h' => line.number(b'h', item.fetched.into()),
             b'l' => line.number(b'l', now.ms_since(item.last_access) / 1000),
             b's' => line.number(b's', item.value_len()),
-            b't' => line.signed(b't', seconds_left(ended.unwrap_or(item.expire), now)),
+            b't' => line.signed(b't', seconds_left(expiries.shown(meta, moment), now)),
             _ => {}
         }
     }

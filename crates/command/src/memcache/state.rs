@@ -65,15 +65,15 @@ pub(super) struct FirstFetch {
     pub(super) vivified: bool,
     pub(super) fetched: bool,
     pub(super) last_access: UnixMillis,
-    /// The item's expiry before this request, if the flag `t` precedes `T` or `N`. [`Expire::Never`] if the item had no
-    /// expiry.
-    pub(super) ended: Option<Expire>,
+    /// The item's expiry before this request.
+    pub(super) expire_before: Expire,
 }
 
 impl FirstFetch {
-    pub(super) fn of(found: &Fetched<'_>, ended: Option<Expire>) -> Self {
+    pub(super) fn of(found: &Fetched<'_>) -> Self {
         let Item { fetched, last_access, .. } = found.item;
-        Self { won: found.lease == Lease::Won, vivified: found.vivified, fetched, last_access, ended }
+        let (vivified, expire_before) = (found.vivified, found.expire_before);
+        Self { won: found.lease == Lease::Won, vivified, fetched, last_access, expire_before }
     }
 
     pub(super) fn restore(self, found: &mut Fetched<'_>) {
@@ -82,6 +82,7 @@ impl FirstFetch {
         }
         found.vivified |= self.vivified;
         (found.item.fetched, found.item.last_access) = (self.fetched, self.last_access);
+        found.expire_before = self.expire_before;
     }
 }
 

@@ -171,6 +171,8 @@ pub enum ArithOutcome {
         expire: Expire,
     },
     /// There was no item, and `vivify` was not given.
+        /// Expiry of the item before this operation; `None` if this operation created it.
+        expire_before: Option<Expire>,
     NotFound,
     /// The value is not an unsigned decimal number of 64 bits.
     NotNumber,

@@ -207,7 +207,7 @@ impl Model {
                         own_token: arith.token,
                     };
                     self.insert(key, entry, now);
-                    ArithOutcome::Number { value, token: 0, expire: kept(expire, now) }
+                    ArithOutcome::Number { value, token: 0, expire_before: None, expire: kept(expire, now) }
                 }
                 _ => ArithOutcome::NotFound,
             };
@@ -221,10 +221,10 @@ impl Model {
         let Some(number) = digits.parse::<u64>().ok().filter(|_| plain) else { return ArithOutcome::NotNumber };
         let value = if arith.decrement { number.saturating_sub(arith.delta) } else { number.wrapping_add(arith.delta) };
         let version = self.next_version();
-        let expire = arith.expire.unwrap_or(old.expire);
+        let (before, expire) = (old.expire, arith.expire.unwrap_or(old.expire));
         let value_text = value.to_string().into_bytes();
         self.insert(key, ModelItem { value: value_text, expire, version, own_token: arith.token, ..old }, now);
-        ArithOutcome::Number { value, token: 0, expire: kept(expire, now) }
+        ArithOutcome::Number { value, token: 0, expire_before: Some(kept(before, now)), expire: kept(expire, now) }
     }
 
     pub fn touch(&mut self, key: &[u8], expire: Expire, now: UnixMillis) -> bool {

@@ -74,7 +74,8 @@ fn try_arith(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Opti
         ..Rewrite::SAME
     };
     let done = guard.commits().rewrite(key, &seen, snap, rewrite)?;
-    Ok(done.map(|copy| outcome(arith, value, copy.token, copy.expire)))
+    let before = Some(seen.expire(guard.store));
+    Ok(done.map(|copy| outcome(arith, value, copy.token, (before, copy.expire))))
 }
 
 fn can_add_in_place(guard: &Guard<'_>, seen: &FoundItem<'_>, arith: &Arith) -> bool {
@@ -103,7 +104,8 @@ fn add_in_place(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<O
     let value = apply(arith, snap.number);
     store_number(store, &there, value, tokens);
     crate::index::bump(there.word, there.slot);
-    Ok(Some(outcome(arith, value, tokens.after, there.expire(store))))
+    let expire = there.expire(store);
+    Ok(Some(outcome(arith, value, tokens.after, (Some(expire), expire))))
 }
 
 fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
@@ -119,14 +121,14 @@ fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<
         ..Plan::bare(ItemKind::Plain, Content::Number(value))
     };
     let done = guard.commits().commit(key, &plan, Some(Expect::there(None)))?;
-    Ok(done.map(|token| outcome(arith, value, token, written_expire(guard, key, expire))))
+    Ok(done.map(|token| outcome(arith, value, token, (None, written_expire(guard, key, expire)))))
 }
 
 /// The maximum number of decimal digits of an unsigned 64-bit number.
 const DIGITS_MAX: u64 = base::decimal::DIGITS_ALL_MAX as u64;
 
-fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcome {
-    ArithOutcome::Number { value, token: if arith.want_token { token } else { 0 }, expire }
+fn outcome(arith: &Arith, value: u64, token: u64, (expire_before, expire): (Option<Expire>, Expire)) -> ArithOutcome {
+    ArithOutcome::Number { value, token: if arith.want_token { token } else { 0 }, expire_before, expire }
 }
 
 impl Numbers<'_, '_> {
