@@ -5,6 +5,7 @@ use super::state::{Plan, Storing};
 use crate::lookup::large::{Advance, IN_PLACE_BYTES_MIN, LargeSet};
 use crate::memcache::store;
 use crate::memcache::watch;
+use crate::resp;
 use crate::visit::progress::SessionWait;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use segment::OpError;
@@ -89,6 +90,13 @@ pub(super) fn continue_large(call: &mut Call<'_, '_>) -> Step {
 /// Stores a value that was received completely. The input still contains `held` bytes of it.
 fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> Step {
     let Storing { large, plan } = &mut storing;
+    if !plan.replaces() {
+        let key = call.guard.key(call.session.namespace, large.key());
+        if let Err(state) = resp::remove_ended(call.guard, call.ctx, &key) {
+            call.session.large = Some(storing);
+            return Err(state);
+        }
+    }
     let (rest, bytes) = (call.rest(), large.bytes());
     let before = watch::look_up_watched(call, &call.guard.key(call.session.namespace, large.key()));
     match large.store(call.guard, call.ctx, rest, &plan.put(b"")) {

@@ -12,6 +12,7 @@ use crate::memcache::get;
 use crate::memcache::small;
 use crate::memcache::watch;
 use crate::metrics::Command;
+use crate::resp;
 use crate::visit::clock::Moment;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
@@ -101,6 +102,9 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     };
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
+    if fetch.vivify.is_some() {
+        resp::remove_ended(call.guard, call.ctx, &key)?;
+    }
     let mark = call.out.mark();
     let watched = watch::watched(call);
     let mut seen = watched.then_some(WatchedLookup::MISS);
@@ -163,11 +167,12 @@ pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed
         expire: meta.expire().filter(|_| mark_stale).map(|exptime| exptime::expire(exptime, call.ctx.moment())),
         drop_value: meta.has(b'x'),
         token: meta.token(),
+        spares_typed: false,
     };
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
     let seen = watch::look_up_watched(call, &key);
-    match call.guard.items_mut().delete(&key, &delete) {
+    match small::delete_item(call, &key, delete)? {
         Ok(outcome) => {
             let is_found = !matches!(outcome, DeleteOutcome::NotFound | DeleteOutcome::Expired);
             watch::report_get(call, key.bytes(), seen, is_found);
@@ -185,7 +190,7 @@ pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed
                     counters.delete_hits.add(1);
                     b"HD"
                 }
-                DeleteOutcome::NotFound | DeleteOutcome::Expired => {
+                DeleteOutcome::NotFound | DeleteOutcome::Expired | DeleteOutcome::Typed => {
                     counters.delete_misses.add(1);
                     b"NF"
                 }
@@ -224,7 +229,7 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
     let seen = watch::look_up_watched(call, &key);
-    match call.guard.numbers().arith(&key, &arith) {
+    match small::add_to(call, &key, &arith)? {
         Ok(outcome) => {
             write_arith_reply(call, &key, seen, outcome);
             small::report_added(call, key.bytes(), outcome);

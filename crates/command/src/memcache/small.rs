@@ -11,17 +11,18 @@ use crate::memcache::rights;
 use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::push::notify::KeyEvent;
+use crate::resp;
 use crate::visit::progress::SessionWait;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
 use protocol::memcache::{Error, KeyScratch, MetaKey};
-use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
+use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Key, OpError, ResizeError};
 
 pub(super) fn delete(call: &mut Call<'_, '_>, key: &[u8], noreply: bool, consumed: usize) -> Step {
     call.sample(key, false);
     let key = call.guard.key(call.session.namespace, key);
     let seen = watch::look_up_watched(call, &key);
-    match call.guard.items_mut().delete(&key, &Delete::default()) {
+    match delete_item(call, &key, Delete::default())? {
         Ok(outcome) => {
             watch::count_prefix(call, key.bytes(), Count::Delete);
             let deleted = outcome == DeleteOutcome::Deleted;
@@ -48,13 +49,39 @@ pub(super) fn delete(call: &mut Call<'_, '_>, key: &[u8], noreply: bool, consume
     Ok(())
 }
 
+/// Deletes an item as `delete` requests. A record whose bins have all expired counts as missing.
+pub(super) fn delete_item(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    delete: Delete,
+) -> Result<Result<DeleteOutcome, OpError>, SessionWait> {
+    let outcome = call.guard.items_mut().delete(key, &Delete { spares_typed: true, ..delete });
+    if outcome != Ok(DeleteOutcome::Typed) {
+        return Ok(outcome);
+    }
+    let is_missing = resp::remove_ended(call.guard, call.ctx, key)?;
+    Ok(if is_missing { Ok(DeleteOutcome::NotFound) } else { call.guard.items_mut().delete(key, &delete) })
+}
+
+/// Adds to a number. A record whose bins have all expired counts as missing.
+pub(super) fn add_to(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    arith: &Arith,
+) -> Result<Result<ArithOutcome, OpError>, SessionWait> {
+    let outcome = call.guard.numbers().arith(key, arith);
+    let may_be_ended = matches!(outcome, Ok(ArithOutcome::NotNumber | ArithOutcome::Exists));
+    let is_missing = may_be_ended && resp::remove_ended(call.guard, call.ctx, key)?;
+    Ok(if is_missing { call.guard.numbers().arith(key, arith) } else { outcome })
+}
+
 pub(super) fn arith(call: &mut Call<'_, '_>, request: ArithRequest<'_>, consumed: usize) -> Step {
     let ArithRequest { key, delta, decrement, noreply } = request;
     call.sample(key, false);
     let key = call.guard.key(call.session.namespace, key);
     let arith = Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
     let seen = watch::look_up_watched(call, &key);
-    match call.guard.numbers().arith(&key, &arith) {
+    match add_to(call, &key, &arith)? {
         Ok(outcome) => {
             watch::report_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound);
             report_added(call, key.bytes(), outcome);
@@ -97,6 +124,7 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     call.sample(key, false);
     let key = call.guard.key(call.session.namespace, key);
     let expire = exptime::expire(exptime, call.ctx.moment());
+    resp::remove_ended(call.guard, call.ctx, &key)?;
     let seen = watch::look_up_watched(call, &key);
     // If the new expiry is in the past, the touch removes the item at once, but still counts as a hit.
     match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
@@ -163,6 +191,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
     if call.guard.locks().is_blocked(&key) {
         return Err(SessionWait::Parked);
     }
+    resp::remove_ended(call.guard, call.ctx, &key)?;
     let seen = watch::look_up_watched(call, &key);
     // A client may use the returned token in a compare-and-swap command.
     match call.guard.versions().peek_gets(&key) {

@@ -10,6 +10,7 @@ use crate::memcache::get;
 use crate::memcache::large;
 use crate::memcache::watch;
 use crate::metrics::Command;
+use crate::resp;
 use crate::visit::clock::Moment;
 use crate::visit::progress::SessionWait;
 use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
@@ -186,8 +187,17 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
     let known = call.next_set.take().and_then(|set| set.key(call.guard, call.at, key));
     let key = known.unwrap_or_else(|| call.guard.key(call.session.namespace, key));
     prefetch_next(call, call.at + whole);
+    if plan.put.mode == PutMode::Replace || plan.put.invalidate {
+        resp::remove_ended(call.guard, call.ctx, &key)?;
+    }
     let before = watch::look_up_watched(call, &key);
-    match call.guard.items_mut().put(&key, &plan.put(value)) {
+    let mut outcome = call.guard.items_mut().put(&key, &plan.put(value));
+    if matches!(outcome, Ok(PutOutcome::NotStored | PutOutcome::WrongType | PutOutcome::Exists))
+        && resp::remove_ended(call.guard, call.ctx, &key)?
+    {
+        outcome = call.guard.items_mut().put(&key, &plan.put(value));
+    }
+    match outcome {
         Ok(outcome) => stored(call, &plan, key.bytes(), before, outcome, value_len.into()),
         Err(error) => not_stored(call, &plan, key.bytes(), error)?,
     }

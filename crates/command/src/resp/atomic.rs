@@ -43,6 +43,7 @@ use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction};
 use crate::resp::statistics::{self, StatKey};
 use crate::resp::tracking;
+use crate::resp::typed;
 use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
 use crate::visit::out::LINE_ROOM;
@@ -111,7 +112,9 @@ pub(super) fn run_unchanged<'c>(
     let ran = (call.functions[entry.number])(call, args);
     call.copies = false;
     let (reads, hits) = std::mem::take(&mut call.reads);
-    if !matches!(ran, Err(Interrupt::State(_))) && call.guard.locks().holds(&keys, snapshot) {
+    // A value of another type may be a record without live bins, which is removed when its key is locked.
+    let is_final = !matches!(ran, Err(Interrupt::State(_) | Interrupt::Fault(ErrorReply::WrongType)));
+    if is_final && call.guard.locks().holds(&keys, snapshot) {
         call.count_reads(reads, hits);
         return Some(ran);
     }
@@ -142,7 +145,7 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::C
         Ok(()) => {
             one.stage = Stage::Running;
             call.guard.locks_mut().attach(&mut one.key_locks);
-            let ran = (call.functions[entry.number])(call, args);
+            let ran = typed::run(call, entry, args);
             call.guard.locks_mut().detach(&mut one.key_locks);
             ran
         }
@@ -544,9 +547,9 @@ fn run_one<'c>(
             Err(SessionWait::Parked.into())
         }
         Ok(()) if call.ctx.push.watch.watched.has_absence_events() => {
-            absent::run(call, entry, args, |call| call.run(entry, args))
+            absent::run(call, entry, args, |call| typed::run(call, entry, args))
         }
-        Ok(()) => call.run(entry, args),
+        Ok(()) => typed::run(call, entry, args),
         refused => refused,
     };
     *ops = call.ops;

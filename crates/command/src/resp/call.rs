@@ -295,16 +295,15 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Removes a key, whatever its type. Returns false if it does not exist. If its item had expired and the background
-    /// has not removed it yet, notifies the clients of its expiry.
-    pub(super) fn remove(&mut self, bytes: &[u8]) -> Result<bool, OpError> {
-        let key = self.key(bytes);
-        let outcome = self.guard.items_mut().delete(&key, &Delete::default())?;
+    /// Removes a key as `delete` requests. If its item had expired and the background has not removed it yet, notifies
+    /// the clients of its expiry.
+    pub(super) fn remove(&mut self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
+        let outcome = self.guard.items_mut().delete(key, delete)?;
         if outcome == DeleteOutcome::Expired && self.ctx.push.watch.watched.reports_changes() {
             // As in Redis, no client is the author of an expiry: `NOLOOP` does not hide it.
-            self.ctx.report_expired(self.session.namespace, bytes);
+            self.ctx.report_expired(self.session.namespace, key.bytes());
         }
-        Ok(outcome == DeleteOutcome::Deleted)
+        Ok(outcome)
     }
 
     /// Invalidates the copies of clients that have cached the value of a key, which was created without a value.

@@ -208,7 +208,7 @@ pub(super) fn counted_keys<'c>(mut args: Args<'c>) -> Result<(Args<'c>, Args<'c>
 
 /// Removes a key, whatever its type. Returns false if it does not exist.
 pub(super) fn remove(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
-    Ok(call.remove(bytes)?)
+    typed::remove(call, bytes)
 }
 
 /// The elements of a reply: the number of the first one, their number, and their direction.

@@ -32,6 +32,7 @@ use crate::resp::state::transaction::Transaction;
 use crate::resp::statistics::{self, StatKey};
 use crate::resp::tracking;
 use crate::resp::transaction;
+use crate::resp::typed;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, Progress, SessionWait};
@@ -341,7 +342,7 @@ fn run_at_once<'c>(
     tracking::track(call, entry, args);
     if entry.keys.0 != entry.keys.1 && call.session.done == 0 && entry.key_count(args) > 1 {
         if entry.runs_script() {
-            return call.run(entry, args);
+            return typed::run(call, entry, args);
         }
         if atomic::exceeds_atomic_limit(entry, args) {
             return own_transaction::run_collected(call, entry, args);
@@ -362,7 +363,7 @@ fn run_at_once<'c>(
         }
         return Err(SessionWait::Parked.into());
     }
-    call.run(entry, args)
+    typed::run(call, entry, args)
 }
 
 /// Samples the keys of a request for the hot keys, before the request is executed. Samples at most [`OPS_A_BATCH`]

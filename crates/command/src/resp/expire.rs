@@ -142,15 +142,19 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
     let bytes = args.next().unwrap_or_default();
     let time = args.next().unwrap_or_default();
     let Some(options) = Options::read(call.out, args)? else { return Ok(()) };
-    let (moment, view) = (call.moment(), call.ctx.view());
+    let moment = call.moment();
     let deadline = Deadline::read(time, unit, moment, name)?;
     let next = deadline.expire();
     let key = call.key(bytes);
     let past = deadline.is_past(moment.now);
-    let mut attempts = Attempts::default();
+    let (mut attempts, mut is_checked) = (Attempts::default(), false);
     let done = loop {
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
-        if !live(item, view).is_some_and(|item| options.allow(item.expire, next)) {
+        if !std::mem::replace(&mut is_checked, true) && item.as_ref().is_some_and(typed::may_have_ended_bins) {
+            typed::is_there(call, &key)?;
+            continue;
+        }
+        if !live(item, call.ctx.view()).is_some_and(|item| options.allow(item.expire, next)) {
             break false;
         }
         let new = if past { Replacement::Remove } else { Replacement::Expire(next) };
@@ -183,11 +187,15 @@ pub(super) fn at_millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let (key, view) = (call.key(bytes), call.ctx.view());
-    let mut attempts = Attempts::default();
+    let key = call.key(bytes);
+    let (mut attempts, mut is_checked) = (Attempts::default(), false);
     let done = loop {
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
-        if !live(item, view).is_some_and(|item| item.expire != Expire::Never) {
+        if !std::mem::replace(&mut is_checked, true) && item.as_ref().is_some_and(typed::may_have_ended_bins) {
+            typed::is_there(call, &key)?;
+            continue;
+        }
+        if !live(item, call.ctx.view()).is_some_and(|item| item.expire != Expire::Never) {
             break false;
         }
         if call.guard.items_mut().replace(&key, &version, Replacement::Expire(Expire::Never))? == Replaced::Done {

@@ -19,7 +19,7 @@ use segment::{Fetch, Key, Namespace, OpError};
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
-        if call.remove(bytes)? {
+        if typed::remove(call, bytes)? {
             call.session.sum += 1;
             call.changed(KeyEvent::DEL, bytes);
         }
@@ -48,9 +48,8 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         let key = call.key(bytes);
         // If the item in memory counts as removed, for example because its set was truncated, flash need not be
         // checked.
-        let found = call.guard.items().get(&key);
-        let is_missed = found.is_none();
-        let is_there = live(found, call.ctx.view()).is_some();
+        let is_missed = call.guard.items().get(&key).is_none();
+        let is_there = !is_missed && typed::is_there(call, &key)?;
         if is_missed && call.guard.tier().is_false_miss(&key) {
             return Err(SessionWait::Parked.into());
         }
@@ -75,6 +74,7 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     let Some(bytes) = args.next() else { return other_subcommand(call, "object", topic) };
     let key = call.key(bytes);
+    typed::is_there(call, &key)?;
     let Some(item) = live(call.guard.items().peek(&key), call.ctx.view()) else {
         reply::null(call.out, call.session.version);
         return Ok(());

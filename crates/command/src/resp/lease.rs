@@ -41,6 +41,7 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (key, mark) = (call.key(bytes), call.out.mark());
     call.room(0)?;
+    typed::is_there(call, &key)?;
     for _ in 0..LOOKUPS_MAX {
         let Some((token, identity)) = call.guard.versions().gets(&key)?.map(|item| (item.token, Identity::of(&item)))
         else {
@@ -105,6 +106,7 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
     let compare = Some(if call.ctx.shared.config.cas { token } else { u64::MAX });
     typed::room_to_store(call, value.len() as u64)?;
     let key = call.key(bytes);
+    typed::is_there(call, &key)?;
     let put = Put { compare, invalidate, expire, ..Put::set(value) };
     match call.guard.items_mut().put(&key, &put)? {
         PutOutcome::Stored { .. } => {
@@ -147,6 +149,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     call.room(0)?;
     let fetch = Fetch { vivify: Some(lasts), recache_below_ms, want_token: true, ..Fetch::default() };
     let key = call.key(bytes);
+    typed::is_there(call, &key)?;
     let Some(fetched) = call.guard.items_mut().fetch(&key, &fetch)? else { return Err(ErrorReply::OutOfMemory.into()) };
     let is_created = fetched.vivified;
     let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
@@ -201,6 +204,7 @@ pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let bytes = args.next().unwrap_or_default();
     let expire = deadline(call, &mut args, "lease.stale")?;
     let key = call.key(bytes);
+    typed::is_there(call, &key)?;
     let marked = call.guard.items_mut().delete(&key, &Delete { mark_stale: true, expire, ..Delete::default() })?;
     if marked == DeleteOutcome::Deleted && expire.is_some() {
         call.changed(KeyEvent::EXPIRE, bytes);

@@ -42,6 +42,7 @@ mod dispatch;
 mod dump;
 mod elements;
 mod encoding;
+mod ended;
 mod error;
 mod expire;
 mod found;
@@ -110,6 +111,7 @@ pub(crate) use call_user::{
 pub(crate) use connection::enter_namespace;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;
+pub(crate) use ended::remove_ended;
 pub(crate) use graph::{LIMIT_MAX, PARTS_MAX, is_reserved_attribute};
 pub use records::index::{insert_persisted, recreate_persisted};
 pub(crate) use run::head_key;

@@ -282,7 +282,7 @@ fn store_under<'c, 'l>(
 /// Stores the item of `from` under `to`, with its value, flags and expiry. If the value is stored in parts, only its
 /// head is copied, and both keys then share the parts.
 fn move_or_copy(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Target) -> Result<Copied, Interrupt> {
-    if let Some(ended) = is_refused(call, from, to, target) {
+    if let Some(ended) = is_refused(call, from, to, target)? {
         return Ok(ended);
     }
     let (of_from, of_to) = (from.key(call), to.key(call));
@@ -293,14 +293,19 @@ fn move_or_copy(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target:
 }
 
 /// Returns the reason for which a copy is refused, or `None` if the copy may proceed.
-fn is_refused(call: &Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Target) -> Option<Copied> {
-    let is_there = |key: KeyIn<'_>| live(call.guard.items().peek(&key.key(call)), call.ctx.view()).is_some();
-    if !is_there(from) {
-        return Some(Copied::NoSource);
+fn is_refused(
+    call: &mut Call<'_, '_>,
+    from: KeyIn<'_>,
+    to: KeyIn<'_>,
+    target: Target,
+) -> Result<Option<Copied>, Interrupt> {
+    let (of_from, of_to) = (from.key(call), to.key(call));
+    if !typed::is_there(call, &of_from)? {
+        return Ok(Some(Copied::NoSource));
     }
-    let is_kept = target == Target::Kept && is_there(to);
+    let is_kept = target == Target::Kept && typed::is_there(call, &of_to)?;
     // If the target shares parts with the source, an earlier visit of the same rename has stored it.
-    (is_kept && !call.guard.parts().shares(&from.key(call), &to.key(call))).then_some(Copied::TargetKept)
+    Ok((is_kept && !call.guard.parts().shares(&of_from, &of_to)).then_some(Copied::TargetKept))
 }
 
 /// Copies an item, so that each key has its own value. A value in parts is copied over several visits.
@@ -313,7 +318,7 @@ fn copy_item(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Ta
         return store_under(call, to, &mut |call| copy_whole(call, from, to, target));
     }
     if call.session.copy.is_none() {
-        if let Some(ended) = is_refused(call, from, to, target) {
+        if let Some(ended) = is_refused(call, from, to, target)? {
             return Ok(ended);
         }
         call.session.copy = call.guard.parts().begin_copy(&from.key(call), &to.key(call)).map(Box::new);

@@ -15,6 +15,7 @@ use crate::resp::call::{Call, Run};
 use crate::resp::config;
 use crate::resp::info::{self, Named};
 use crate::resp::latency_graph::{self, GraphSample};
+use crate::resp::typed;
 use crate::visit::progress::{REPORT_OPS, SessionWait};
 use protocol::resp::{Args, reply};
 use segment::Key;
@@ -376,6 +377,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// Replies with the number of bytes that a key takes, its slot in the index included. A large value takes several
 /// visits: `walk.cursor` of its parts are counted, which take `walk.wanted` bytes. `walk.start` is the object's number.
 fn memory_usage(call: &mut Call<'_, '_>, key: &Key<'_>) -> Run {
+    typed::is_there(call, key)?;
     let mut walk = call.session.walk.take().unwrap_or_default();
     loop {
         let Some(item) = call.guard.items().peek(key) else {

@@ -167,6 +167,10 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     };
     let stored = match mode {
         PutMode::Add => store_absent(call, key, value, expire)?,
+        PutMode::Replace => {
+            let place = call.key(key);
+            typed::is_there(call, &place)? && store_plain(call, key, value, mode, expire)?
+        }
         mode => store_plain(call, key, value, mode, expire)?,
     };
     ok_or_null(call, stored);

@@ -22,6 +22,7 @@ use crate::resp::own_transaction;
 use crate::resp::session::SessionState;
 use crate::resp::state::transaction::QUEUE_BYTES_MAX;
 use crate::resp::state::transaction::{Stage, Transaction, WATCHED_MAX, Watched};
+use crate::resp::typed;
 use crate::visit::progress::OPS_A_BATCH;
 use protocol::resp::{Args, Limits, Parsed, Parser, reply};
 use segment::{Guard, Namespace, Version};
@@ -201,6 +202,7 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(ErrorReply::QueueTooLong.into());
         }
+        typed::is_there(call, &key)?;
         let version = call.guard.versions().version(&key)?;
         if transaction.watch(&key, watched_in(&call.ctx.shared.namespaces, namespace, version)) {
             Ok(())

@@ -11,20 +11,22 @@ use crate::context::WorkerContext;
 use crate::keyspace::indexes::{IndexChanges, Indexes};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::CommandSpec;
 use crate::resp::index_places::places_of;
 use crate::resp::index_places::sweep;
 use crate::resp::own_transaction;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::shared::Shared;
 use crate::visit::out::LINE_ROOM;
-use crate::visit::out::OutBuffer;
+use crate::visit::out::{OutBuffer, Position};
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use base::clock::UnixMillis;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
 use segment::{
-    Attempts, Expire, Guard, Item, JoinedParts, Key, Loaded, OpError, PartBytes, Replaced, Replacement, Value,
+    Attempts, Delete, DeleteOutcome, Expire, Guard, Item, JoinedParts, Key, Loaded, OpError, PartBytes, Replaced,
+    Replacement, Value,
 };
 use std::cell::{Cell, OnceCell};
 
@@ -144,7 +146,7 @@ pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i
 }
 
 /// Returns true if bins of an item may expire: if it is no string and no collection.
-fn may_have_ended_bins(item: &Item<'_>) -> bool {
+pub(super) fn may_have_ended_bins(item: &Item<'_>) -> bool {
     matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_none_or(Kind::is_record))
 }
 
@@ -321,6 +323,45 @@ pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, I
         call.changed(KeyEvent::DEL, key.bytes());
     }
     Ok(!gone && call.guard.items().peek(key).is_some())
+}
+
+/// Removes a key, whatever its type. Returns false if it does not exist, or holds a record whose bins have all expired.
+pub(super) fn remove(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
+    let key = call.key(bytes);
+    let outcome = match call.remove(&key, &Delete { spares_typed: true, ..Delete::default() })? {
+        DeleteOutcome::Typed if !is_there(call, &key)? => return Ok(false),
+        DeleteOutcome::Typed => call.remove(&key, &Delete::default())?,
+        outcome => outcome,
+    };
+    Ok(outcome == DeleteOutcome::Deleted)
+}
+
+/// Runs the function of a command. If the command fails because of a value of another type, and a key holds a record
+/// whose bins have all expired, removes that key, which counts as missing, and runs the function again.
+#[inline]
+pub(super) fn run<'c>(call: &mut Call<'c, '_>, entry: &'static CommandSpec, args: Args<'c>) -> Run {
+    let begun = call.out.spot();
+    match call.run(entry, args) {
+        Err(Interrupt::Fault(ErrorReply::WrongType)) => run_without_ended(call, entry, args, begun),
+        ran => ran,
+    }
+}
+
+#[cold]
+fn run_without_ended<'c>(call: &mut Call<'c, '_>, entry: &'static CommandSpec, args: Args<'c>, begun: Position) -> Run {
+    let mut is_removed = false;
+    if call.session.done == 0 {
+        for bytes in entry.keys_of(args) {
+            let key = call.key(bytes);
+            is_removed |= call.guard.items().peek(&key).is_some() && !is_there(call, &key)?;
+        }
+    }
+    if !is_removed {
+        return Err(ErrorReply::WrongType.into());
+    }
+    call.out.cut_to_spot(begun);
+    call.session.end_request();
+    call.run(entry, args)
 }
 
 /// Returns an error if eviction is off and the store has no room for `bytes` more bytes. A command that may need more

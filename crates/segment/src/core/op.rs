@@ -124,6 +124,8 @@ pub struct Delete {
     pub drop_value: bool,
     /// With `mark_stale` or `drop_value`: the CAS token to give the item.
     pub token: Option<u64>,
+    /// Change nothing if the value is typed ([`DeleteOutcome::Typed`]).
+    pub spares_typed: bool,
 }
 
 /// The result of a [`Delete`].
@@ -137,6 +139,8 @@ pub enum DeleteOutcome {
     Expired,
     /// The item's CAS token differs from `compare`.
     Exists,
+    /// The value is typed, and the delete spares it.
+    Typed,
 }
 
 /// One arithmetic request.
@@ -167,12 +171,12 @@ pub enum ArithOutcome {
         value: u64,
         /// The CAS token if it was wanted, else 0.
         token: u64,
+        /// Expiry of the item before this operation; `None` if this operation created it.
+        expire_before: Option<Expire>,
         /// Expiry of the item.
         expire: Expire,
     },
     /// There was no item, and `vivify` was not given.
-        /// Expiry of the item before this operation; `None` if this operation created it.
-        expire_before: Option<Expire>,
     NotFound,
     /// The value is not an unsigned decimal number of 64 bits.
     NotNumber,

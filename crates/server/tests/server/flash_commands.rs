@@ -450,6 +450,47 @@ fn commands_on_flash_items_behave_as_on_items_in_memory() {
     plain.stop();
 }
 
+/// The beginnings of lines that wait if a key is missing.
+const WAITS: [&str; 7] = ["BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPM", "BZMPOP", "XREAD"];
+
+/// Stores a hash under the keys of each row whose fields then end. `fields` beyond a hundred make it a large hash.
+fn store_ended_hashes(side: &mut Side, fields: usize) {
+    for row in 0..ROWS.len() {
+        for key in ["@1", "@2", "@3"] {
+            let names: Vec<String> = (0..fields).map(|field| format!("f{field}")).collect();
+            let pairs: String = names.iter().map(|name| format!(" {name} {name:v>30}")).collect();
+            side.ask(row, &format!("HSET {key}{pairs}"));
+            side.ask(row, &format!("HPEXPIRE {key} 1 FIELDS {fields} {}", names.join(" ")));
+        }
+    }
+    std::thread::sleep(std::time::Duration::from_millis(20));
+}
+
+#[test]
+fn every_command_treats_a_hash_whose_fields_have_ended_as_a_missing_key() {
+    for fields in [1, 400] {
+        let (ended, missing) = (running(), running());
+        let (mut ours, mut theirs) = (Side::of(&ended), Side::of(&missing));
+        store_ended_hashes(&mut ours, fields);
+        let mut differ = Vec::new();
+        let waits = |commands: &str| WAITS.iter().any(|name| commands.starts_with(name));
+        for (row, (_, commands)) in ROWS.iter().enumerate().filter(|(_, (_, commands))| !waits(commands)) {
+            for line in commands.split(';') {
+                let (ours, theirs) = (ours.ask(row, line), theirs.ask(row, line));
+                if ours != theirs {
+                    differ.push(format!("{fields} fields: {line} of {commands}: {ours:?} instead of {theirs:?}"));
+                }
+            }
+            if ours.state(row) != theirs.state(row) {
+                differ.push(format!("{fields} fields: the items after {commands}"));
+            }
+        }
+        assert!(differ.is_empty(), "{}", differ.join("\n"));
+        ended.stop();
+        missing.stop();
+    }
+}
+
 #[test]
 fn the_rows_have_every_command_that_has_keys() {
     let lines = ROWS.iter().flat_map(|(_, commands)| commands.split(';'));

@@ -350,12 +350,12 @@ fn edit_value(
     if bytes_min == 0 {
         return read_fields(call, bytes, operations).map(Some);
     }
-    let (key, view) = (call.key(bytes), call.ctx.view());
+    let key = call.key(bytes);
     let mut whole = call.ctx.scratch(call.guard);
     let mut attempts = Attempts::default();
     let ran = loop {
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
-        let item = live(item, view);
+        // A patch must not change the bytes of a record whose bins have all expired.
         string(item.as_ref())?;
         if item.is_none() && !is_first {
             return Ok(None);

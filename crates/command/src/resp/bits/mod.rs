@@ -75,12 +75,12 @@ pub(super) fn setbit<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Err(ErrorReply::TooLong.into());
     }
     typed::room_to_store(call, 0)?;
-    let (key, view) = (call.key(bytes), call.ctx.view());
+    let key = call.key(bytes);
     let (shift, end) = (7 - place % 8, place / 8 + 1);
     let mut attempts = Attempts::default();
     let old = loop {
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
-        let item = live(item, view);
+        // The patch below must not change the bytes of a record whose bins have all expired.
         string(item.as_ref())?;
         let mut byte = [0];
         copy_part(call.guard, &key, item.as_ref(), place / 8, &mut byte);

@@ -147,7 +147,7 @@ fn combine_all<'c>(
     }
     let key = call.key(target);
     if work.bytes == 0 {
-        if call.remove(target)? {
+        if typed::remove(call, target)? {
             call.changed(KeyEvent::DEL, target);
         }
         call.int(0);

@@ -11,6 +11,7 @@ use crate::resp::long::value;
 use crate::resp::state::Answers;
 use crate::resp::state::long::{Each, LongStage, ValueEffect};
 use crate::resp::string;
+use crate::resp::typed;
 use crate::resp::value_reply;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Argument, Limits, argument, reply};
@@ -115,7 +116,7 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
             return Ok(());
         }
         Each::Delete => {
-            let deleted = call.remove(bytes)?;
+            let deleted = typed::remove(call, bytes)?;
             if deleted {
                 call.changed(KeyEvent::DEL, bytes);
             }
@@ -123,10 +124,11 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
         }
         Each::Exists | Each::Touch => {
             let found = if each == Each::Touch { call.guard.items().get(&key) } else { call.guard.items().peek(&key) };
-            let is_there = found.is_some();
-            if !is_there && call.guard.tier().is_false_miss(&key) {
+            let is_missed = found.is_none();
+            if is_missed && call.guard.tier().is_false_miss(&key) {
                 return Err(SessionWait::Parked.into());
             }
+            let is_there = !is_missed && typed::is_there(call, &key)?;
             if !is_there {
                 call.changed(KeyEvent::KEYMISS, bytes);
             }

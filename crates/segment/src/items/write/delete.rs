@@ -34,12 +34,15 @@ impl ItemsMut<'_, '_> {
             return self.guard.commits().retry(|guard| try_mark(guard, key, delete));
         }
         if self.guard.store.is_finding() {
-            return self.guard.commits().retry(|guard| try_end_for_good(guard, key, delete.compare));
+            return self.guard.commits().retry(|guard| try_end_for_good(guard, key, delete));
         }
         let (store, counters) = (self.guard.store, self.guard.counters());
         let locked = self.guard.locks().lock(key)?;
         let Some(there) = find_locked(store, &locked, key) else { return Ok(DeleteOutcome::NotFound) };
         let ended = there.ended(store, self.guard.now);
+        if delete.spares_typed && ended.is_none() && there.layout.is(ItemKind::Typed) {
+            return Ok(DeleteOutcome::Typed);
+        }
         if ended.is_none() && delete.compare.is_some_and(|compare| there.token(store) != compare) {
             return Ok(DeleteOutcome::Exists);
         }
@@ -68,13 +71,13 @@ impl ItemsMut<'_, '_> {
 /// Replaces the key's item by an item that has ended, which hides older items of the key that a rebuild or a flash
 /// search may still find.
 #[cold]
-fn try_end_for_good(
-    guard: &mut Guard<'_>,
-    key: &Key<'_>,
-    compare: Option<u64>,
-) -> Result<Option<DeleteOutcome>, OpError> {
-    let there = guard.items().snap(key)?.map(|(_, snap)| snap);
-    match (compare, &there) {
+fn try_end_for_good(guard: &mut Guard<'_>, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
+    let there = guard.items().snap(key)?;
+    if delete.spares_typed && there.as_ref().is_some_and(|(seen, _)| seen.layout.is(ItemKind::Typed)) {
+        return Ok(Some(DeleteOutcome::Typed));
+    }
+    let there = there.map(|(_, snap)| snap);
+    match (delete.compare, &there) {
         (Some(_), None) => return Ok(Some(DeleteOutcome::NotFound)),
         (Some(compare), Some(snap)) if compare != snap.token() => return Ok(Some(DeleteOutcome::Exists)),
         _ => {}
@@ -89,6 +92,9 @@ fn try_mark(guard: &mut Guard<'_>, key: &Key<'_>, delete: &Delete) -> Result<Opt
         let done = !ends || guard.items_mut().end_for_good(key, None, None)?;
         return Ok(done.then_some(DeleteOutcome::NotFound));
     };
+    if delete.spares_typed && seen.layout.is(ItemKind::Typed) {
+        return Ok(Some(DeleteOutcome::Typed));
+    }
     let store = guard.store;
     if delete.compare.is_some_and(|compare| compare != snap.token) {
         return Ok(Some(DeleteOutcome::Exists));
