@@ -91,7 +91,7 @@ const COMMAND: [&[&str]; 19] = [
     &["grpc::execution", "grpc::plain"],
     &["grpc::session"],
     &["grpc"],
-    &["memcache::dispatch", "resp::dispatch", "resp::functions", "resp::carry", "session"],
+    &["memcache::dispatch", "resp::dispatch", "resp::functions", "resp::carry", "resp::ended", "session"],
 ];
 
 /// The floors of `graph`, the lowest first. Queries see a graph through a view, and never its writer.

@@ -15,8 +15,8 @@ fn is_typed(guard: &Guard<'_>, key: &Key<'_>) -> bool {
     guard.items().peek(key).is_some_and(|item| matches!(item.value, Value::Typed { .. }))
 }
 
-/// Removes the value of a key if it is a record whose bins have all expired, or whose set was truncated. Returns true if
-/// it has removed one.
+/// Removes the value of a key if it is a record whose bins have all expired, or whose set was truncated. Returns true
+/// if it has removed one.
 #[cold]
 pub(crate) fn remove_ended(guard: &mut Guard<'_>, ctx: &mut WorkerContext, key: &Key<'_>) -> Result<bool, SessionWait> {
     if !is_typed(guard, key) {

@@ -291,6 +291,7 @@ impl Bench {
             mark_stale,
             expire: (mark_stale && self.prng.chance(1, 2)).then(|| self.expire()),
             drop_value: self.prng.chance(1, 6),
+            spares_typed: false,
             token: None,
         };
         let got: DeleteOutcome = self.until_done(&key, |guard, key| guard.items_mut().delete(key, &delete));
@@ -315,8 +316,11 @@ impl Bench {
         let got = self.until_done(&key, |guard, key| guard.numbers().arith(key, &arith));
         let expected = self.model.arith(&key, &arith, self.now);
         match (got, expected) {
-            (ArithOutcome::Number { value: a, token, expire: e }, ArithOutcome::Number { value: b, expire: f, .. }) => {
-                assert_eq!((a, e), (b, f), "{arith:?}");
+            (
+                ArithOutcome::Number { value: a, token, expire_before: b, expire: e },
+                ArithOutcome::Number { value, expire_before, expire, .. },
+            ) => {
+                assert_eq!((a, b, e), (value, expire_before, expire), "{arith:?}");
                 self.steps.numbers += 1;
                 if arith.want_token {
                     self.model.give_token(&key, token);

@@ -185,14 +185,10 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let counters = core.ctx.counters();
         let end = match session.phase {
             Phase::Dead => None,
-            // A client in a blocking command that reads nothing of its output is a slow reader, as any other.
-            Phase::Open if session.blocked && session.out.is_some() && waits_in_command(&session.state) => {
-                (unmoved_ns >= stall_ns).then_some((Some(&counters.slow_readers_dropped), CloseReason::Error))
-            }
             // A watcher may be silent for any time, as long as its peer is connected.
-            Phase::Open if session.state.watches() && !session.hangup => None,
+            Phase::Open if session.state.watches() && !session.hangup && !is_slow_waiter(session) => None,
             // The client waits until other clients have been served.
-            Phase::Open if session.rests() => None,
+            Phase::Open if session.rests() && !is_slow_waiter(session) => None,
             Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some((None, CloseReason::Normal)),
             _ if stop_began_ns.is_some_and(|began_ns| holds_up_stop(session, began_ns, core.now_ns)) => {
                 Some((Some(&counters.slow_readers_dropped), CloseReason::Error))
@@ -222,6 +218,11 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             output::kill(core, core.sweep_at as u32);
         }
     }
+}
+
+/// Returns true if a client in a blocking command reads nothing of its output. It is a slow reader, as any other.
+fn is_slow_waiter<S>(session: &Session<S>) -> bool {
+    session.blocked && session.out.is_some() && waits_in_command(&session.state)
 }
 
 /// Returns true if a client has sent nothing for a while, and holds much client memory with an incomplete request or
