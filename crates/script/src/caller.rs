@@ -12,6 +12,9 @@ use std::rc::Rc;
 /// The amount of work of Rust functions between two ticks, in units of about 10 ns.
 const WORK_A_TICK: usize = 4_000;
 
+/// The number of bytes that a search for one byte examines between two counts of work.
+const SEARCHED_BYTES: usize = 16 << 10;
+
 /// The maximum number of bytes of values that are created at once beyond the limit of the heap.
 const BEYOND_LIMIT_BYTES_MAX: usize = 64 << 10;
 
@@ -83,6 +86,21 @@ impl<'y> Caller<'y> {
     pub(crate) fn work(&self, units: usize) -> mlua::Result<()> {
         self.work.set(self.work.get() + units);
         if self.work.get() < WORK_A_TICK { Ok(()) } else { self.suspend(MachineEvent::Tick) }
+    }
+
+    /// Returns the first place of a byte in a text. The search can be interrupted.
+    ///
+    /// # Errors
+    /// If the script must end.
+    pub(crate) fn position_of(&self, wanted: u8, text: &[u8]) -> mlua::Result<Option<usize>> {
+        for (number, piece) in text.chunks(SEARCHED_BYTES).enumerate() {
+            let place = piece.iter().position(|byte| *byte == wanted);
+            self.work(place.unwrap_or(piece.len()) / 16)?;
+            if let Some(place) = place {
+                return Ok(Some(number * SEARCHED_BYTES + place));
+            }
+        }
+        Ok(None)
     }
 }
 

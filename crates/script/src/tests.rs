@@ -259,6 +259,34 @@ fn scripts_are_suspended_while_tables_move_many_elements() {
     }
 }
 
+/// The time of an operation must not depend on a length that a script chooses without ticks in between: others wait,
+/// and `SCRIPT KILL` cannot end it. A search with a set of 2 MB held its worker for 34 s.
+#[test]
+fn searches_are_suspended_as_often_as_their_patterns_and_texts_are_long() {
+    let mut machine = Machine::new().expect("a stack");
+    let scripts = [
+        "return string.find(('b'):rep(40), '[' .. long .. ']')",
+        "return string.find(('b'):rep(40), '[^' .. long .. 'b]')",
+        "return string.find(('b'):rep(40), '%f[' .. long .. ']')",
+        "return string.find(('b'):rep(40), '[' .. long .. 'b]*x')",
+        "return string.find(('b'):rep(40), '[' .. long .. 'b]-x')",
+        "return string.find(('b'):rep(40), '[' .. ('%a'):rep(50000) .. ']x')",
+        "return string.match(('b'):rep(40), '[' .. ('a-a'):rep(50000) .. ']')",
+        "return #string.gsub(('b'):rep(40), '[' .. long .. ']', 'x') == 40 and 1",
+        "for word in string.gmatch(('b'):rep(40), '[' .. long .. ']') do end",
+        "for i = 1, 40 do string.find(long, 'z', 1, true) end",
+        "for i = 1, 40 do string.find(long, long, 1, true) end",
+        "for i = 1, 40 do string.find('b', long) end",
+        "for i = 1, 40 do string.match('b', long) end",
+        "for i = 1, 40 do string.gsub('b', long, '') end",
+    ];
+    for (number, text) in scripts.into_iter().enumerate() {
+        let text = format!("local long = ('a'):rep(100000) {text}");
+        let (_, ticks) = run_replying(&mut machine, number as u64, &text, b"+OK\r\n");
+        assert!(ticks > 30, "{ticks} ticks: {text}");
+    }
+}
+
 #[test]
 fn functions_of_tables_return_and_refuse_the_same_at_every_length() {
     let mut machine = Machine::new().expect("a stack");

@@ -7,6 +7,10 @@ use crate::caller::Caller;
 const CAPTURES_MAX: usize = 32;
 /// The maximum depth of the recursion, which is the number of repeated items and captures of a pattern.
 const DEPTH_MAX: usize = 2_000;
+/// The number of bytes of a set that are examined between two chances to suspend the script.
+const SET_BYTES_AT_ONCE: usize = 4_096;
+/// The number of bytes of a set whose examination is one unit of work.
+const SET_BYTES_A_UNIT: usize = 8;
 
 /// An error in a pattern, or the end of the script.
 pub(super) enum Stop {
@@ -42,9 +46,12 @@ pub(super) struct Matcher<'m, 'y> {
 
 impl<'m, 'y> Matcher<'m, 'y> {
     /// Creates a matcher. As in C, the pattern ends at its first zero byte.
-    pub(super) fn new(caller: &'m Caller<'y>, text: &'m [u8], pattern: &'m [u8]) -> Self {
-        let end = pattern.iter().position(|byte| *byte == 0).unwrap_or(pattern.len());
-        Self { caller, text, pattern: &pattern[..end], captures: Vec::new(), depth: 0 }
+    ///
+    /// # Errors
+    /// If the script must end.
+    pub(super) fn new(caller: &'m Caller<'y>, text: &'m [u8], pattern: &'m [u8]) -> mlua::Result<Self> {
+        let end = caller.position_of(0, pattern)?.unwrap_or(pattern.len());
+        Ok(Self { caller, text, pattern: &pattern[..end], captures: Vec::new(), depth: 0 })
     }
 
     /// Matches the pattern from its byte `from`, at the byte `at` of the text. Returns the end of the match.
@@ -61,6 +68,15 @@ impl<'m, 'y> Matcher<'m, 'y> {
 
     fn work(&self, units: usize) -> Result<(), Stop> {
         self.caller.work(units).map_err(Stop::End)
+    }
+
+    /// Counts the bytes of a set between `counted` and `place`, once they are many. The examination of a set takes as
+    /// long as the script chose to make the set.
+    fn examine(&self, counted: &mut usize, place: usize) -> Result<(), Stop> {
+        if place - *counted < SET_BYTES_AT_ONCE {
+            return Ok(());
+        }
+        self.work((place - std::mem::replace(counted, place)) / SET_BYTES_A_UNIT)
     }
 
     fn matches(&mut self, at: usize, from: usize) -> Matched {
@@ -96,7 +112,7 @@ impl<'m, 'y> Matcher<'m, 'y> {
                 (b'$', _) if from + 1 == self.pattern.len() => return Ok((at == self.text.len()).then_some(at)),
                 _ => {
                     let end = self.item_end(from)?;
-                    let is_single = self.is_single(at, from, end);
+                    let is_single = self.is_single(at, from, end)?;
                     match self.pattern_at(end) {
                         b'?' => {
                             if is_single && let Some(end) = self.matches(at + 1, end + 1)? {
@@ -125,52 +141,57 @@ impl<'m, 'y> Matcher<'m, 'y> {
             _ => return Ok(place),
         }
         place += usize::from(self.pattern_at(place) == b'^');
+        let mut counted = place;
         loop {
+            self.examine(&mut counted, place)?;
             if place >= self.pattern.len() {
                 return Err(Stop::Invalid("malformed pattern (missing ']')"));
             }
             let is_escape = self.pattern[place] == b'%';
             place += 1 + usize::from(is_escape && place + 1 < self.pattern.len());
             if self.pattern_at(place) == b']' {
+                self.work((place - counted) / SET_BYTES_A_UNIT)?;
                 return Ok(place + 1);
             }
         }
     }
 
     /// Returns true if the byte at `at` matches the item from `from` to `end`.
-    fn is_single(&self, at: usize, from: usize, end: usize) -> bool {
-        let Some(byte) = self.text.get(at).copied() else { return false };
+    fn is_single(&self, at: usize, from: usize, end: usize) -> Result<bool, Stop> {
+        let Some(byte) = self.text.get(at).copied() else { return Ok(false) };
         match self.pattern[from] {
-            b'.' => true,
-            b'%' => is_in_class(byte, self.pattern_at(from + 1)),
+            b'.' => Ok(true),
+            b'%' => Ok(is_in_class(byte, self.pattern_at(from + 1))),
             b'[' => self.is_in_set(byte, from, end - 1),
-            other => other == byte,
+            other => Ok(other == byte),
         }
     }
 
     /// Returns true if a byte is in the set whose brackets are at `from` and `last`.
-    fn is_in_set(&self, byte: u8, from: usize, last: usize) -> bool {
+    fn is_in_set(&self, byte: u8, from: usize, last: usize) -> Result<bool, Stop> {
         let is_positive = self.pattern_at(from + 1) != b'^';
         let mut place = from + 1 + usize::from(!is_positive);
-        while place < last {
-            let item = self.pattern[place];
-            if item == b'%' {
-                if is_in_class(byte, self.pattern_at(place + 1)) {
-                    return is_positive;
-                }
-                place += 2;
-            } else if self.pattern_at(place + 1) == b'-' && place + 2 < last {
-                if (item..=self.pattern[place + 2]).contains(&byte) {
-                    return is_positive;
-                }
-                place += 3;
-            } else if item == byte {
-                return is_positive;
-            } else {
-                place += 1;
-            }
+        let (mut counted, mut is_found) = (place, false);
+        while place < last && !is_found {
+            self.examine(&mut counted, place)?;
+            let next;
+            (is_found, next) = self.is_in_item_of_set(byte, place, last);
+            place += next;
         }
-        !is_positive
+        self.work((place - counted) / SET_BYTES_A_UNIT)?;
+        Ok(is_found == is_positive)
+    }
+
+    /// Returns true if a byte is in the item at `place` of the set that ends at `last`, and the length of the item.
+    fn is_in_item_of_set(&self, byte: u8, place: usize, last: usize) -> (bool, usize) {
+        let item = self.pattern[place];
+        if item == b'%' {
+            (is_in_class(byte, self.pattern_at(place + 1)), 2)
+        } else if self.pattern_at(place + 1) == b'-' && place + 2 < last {
+            ((item..=self.pattern[place + 2]).contains(&byte), 3)
+        } else {
+            (item == byte, 1)
+        }
     }
 
     /// Matches `%bxy`. `from` is the place of `x`.
@@ -205,7 +226,7 @@ impl<'m, 'y> Matcher<'m, 'y> {
         let end = self.item_end(from)?;
         let before = at.checked_sub(1).map_or(0, |place| self.text[place]);
         let byte = self.text.get(at).copied().unwrap_or(0);
-        let is_frontier = !self.is_in_set(before, from, end - 1) && self.is_in_set(byte, from, end - 1);
+        let is_frontier = !self.is_in_set(before, from, end - 1)? && self.is_in_set(byte, from, end - 1)?;
         Ok(is_frontier.then_some(end))
     }
 
@@ -225,7 +246,7 @@ impl<'m, 'y> Matcher<'m, 'y> {
 
     fn longest(&mut self, at: usize, from: usize, end: usize) -> Matched {
         let mut count = 0;
-        while self.is_single(at + count, from, end) {
+        while self.is_single(at + count, from, end)? {
             self.work(1)?;
             count += 1;
         }
@@ -242,7 +263,7 @@ impl<'m, 'y> Matcher<'m, 'y> {
             if let Some(end) = self.matches(at, end + 1)? {
                 return Ok(Some(end));
             }
-            if !self.is_single(at, from, end) {
+            if !self.is_single(at, from, end)? {
                 return Ok(None);
             }
             at += 1;

@@ -15,6 +15,8 @@ const SPECIAL: &[u8] = b"^$*+?.([%-";
 const NEXT_MATCH: &str = "gannet.next_match";
 /// The name under which the registry stores Lua's own `pcall`.
 const PCALL: &str = "gannet.pcall";
+/// The number of bytes of a pattern that are examined between two chances to suspend the script.
+const PATTERN_BYTES_AT_ONCE: usize = 4_096;
 /// The number of bytes that `rep` copies between two chances to suspend the script.
 const COPIED_BYTES: usize = 256 << 10;
 
@@ -92,13 +94,12 @@ fn search(caller: &Caller<'_>, args: &Args<'_>, finds: bool) -> mlua::Result<Mul
     };
     let first = (first - 1).clamp(0, text.len() as i64) as usize;
     let is_plain = args.value(4).is_some_and(|value| !matches!(value, Value::Nil | Value::Boolean(false)));
-    let before_zero = pattern.split(|byte| *byte == 0).next().unwrap_or_default();
-    if finds && (is_plain || !before_zero.iter().any(|byte| SPECIAL.contains(byte))) {
+    if finds && (is_plain || !has_special(caller, &pattern)?) {
         let found = find_plain(caller, &text[first..], &pattern)?.map(|place| place + first);
         let places = found.map(|place| [(place + 1) as f64, (place + pattern.len()) as f64].map(Value::Number));
         return Ok(places.map_or_else(|| MultiValue::from_iter([Value::Nil]), MultiValue::from_iter));
     }
-    let mut matcher = Matcher::new(caller, &text, &pattern);
+    let mut matcher = Matcher::new(caller, &text, &pattern)?;
     let is_anchored = pattern.first() == Some(&b'^');
     for at in first..=if is_anchored { first } else { text.len() } {
         let matched = matcher.match_at(at, usize::from(is_anchored)).map_err(|stop| error_of(lua, stop, 1))?;
@@ -115,21 +116,46 @@ fn search(caller: &Caller<'_>, args: &Args<'_>, finds: bool) -> mlua::Result<Mul
     Ok(MultiValue::from_iter([Value::Nil]))
 }
 
+/// Returns true if a byte that has a meaning in patterns is in a pattern, before its first zero byte.
+fn has_special(caller: &Caller<'_>, pattern: &[u8]) -> mlua::Result<bool> {
+    for piece in pattern.chunks(PATTERN_BYTES_AT_ONCE) {
+        let end = piece.iter().position(|byte| *byte == 0 || SPECIAL.contains(byte));
+        caller.work(end.unwrap_or(piece.len()) / 4)?;
+        if let Some(end) = end {
+            return Ok(piece[end] != 0);
+        }
+    }
+    Ok(false)
+}
+
 /// Returns the first place of `wanted` in a text.
 fn find_plain(caller: &Caller<'_>, text: &[u8], wanted: &[u8]) -> mlua::Result<Option<usize>> {
     let Some((first, rest)) = wanted.split_first() else { return Ok(Some(0)) };
     let mut at = 0;
-    while let Some(ahead) = text[at..].iter().position(|byte| byte == first) {
-        caller.work(ahead / 16 + 2)?;
+    while let Some(ahead) = caller.position_of(*first, &text[at..])? {
+        caller.work(2)?;
         at += ahead;
-        let same = text[at + 1..].iter().zip(rest).take_while(|(one, other)| one == other).count();
-        if same == rest.len() {
+        if begins_with(caller, &text[at + 1..], rest)? {
             return Ok(Some(at));
         }
-        caller.work(same / 4)?;
         at += 1;
     }
     Ok(None)
+}
+
+/// Returns true if a text begins with `wanted`.
+fn begins_with(caller: &Caller<'_>, text: &[u8], wanted: &[u8]) -> mlua::Result<bool> {
+    if text.len() < wanted.len() {
+        return Ok(false);
+    }
+    for (one, other) in text.chunks(PATTERN_BYTES_AT_ONCE).zip(wanted.chunks(PATTERN_BYTES_AT_ONCE)) {
+        let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+        caller.work(same / 4)?;
+        if same < other.len() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Executes `gmatch`: returns an iterator over the matches.
@@ -147,7 +173,7 @@ fn iterate(lua: &Lua, args: &Args<'_>) -> mlua::Result<Function> {
 fn next_match(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<MultiValue> {
     let (lua, text, pattern) = (args.lua, args.string(1)?, args.string(2)?);
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-    let mut matcher = Matcher::new(caller, &text, &pattern);
+    let mut matcher = Matcher::new(caller, &text, &pattern)?;
     for at in args.integer(3)? as usize..=text.len() {
         let Some(end) = matcher.match_at(at, 0).map_err(|stop| error_of(lua, stop, 2))? else { continue };
         let mut values = vec![Value::Number((if end == at { end + 1 } else { end }) as f64)];
@@ -167,7 +193,7 @@ fn substitute(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<(Value, f64)
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
     let most = args.integer_or(4, text.len() as i64 + 1)?;
     let is_anchored = pattern.first() == Some(&b'^');
-    let mut matcher = Matcher::new(caller, &text, &pattern);
+    let mut matcher = Matcher::new(caller, &text, &pattern)?;
     let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
     while count < most {
         let matched = matcher.match_at(at, usize::from(is_anchored)).map_err(|stop| error_of(lua, stop, 1))?;
