@@ -18,6 +18,7 @@
 //! - This crate knows no store, session or clock. A script reaches commands only through [`MachineEvent::Call`].
 //! - A machine stays on the thread that created it.
 //! - After [`Input::Kill`], the script executes at most a few thousand instructions more, whatever it catches.
+//! - What a script makes outside of the Lua heap, such as its result, is at most as long as the heap may be.
 //! - Scripts cannot change what other scripts see: globals and library tables are read-only.
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod failure;
 mod library;
 mod machine;
 mod numbers;
+mod output;
 mod replies;
 mod results;
 mod sandbox;

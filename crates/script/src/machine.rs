@@ -1,7 +1,7 @@
 //! A Lua state on a stack of its own, as its caller sees it.
 
 use crate::events::{Input, MachineEvent};
-use crate::exchange::SharedExchange;
+use crate::exchange::{Exchange, SharedExchange};
 use crate::script::{RegisteredFunction, Script};
 use crate::vm;
 use corosensei::stack::DefaultStack;
@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// The size of a machine's stack, in bytes. Only touched pages use memory. 200 nested calls of `string.gsub`, the
 /// maximum, take less than 3 MiB.
 const STACK_BYTES: usize = 8 << 20;
+
+/// The maximum size in bytes of a buffer that a machine at rest retains.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 /// A Lua state that runs one script at a time.
 pub struct Machine {
@@ -103,6 +106,17 @@ impl Machine {
     /// Calls `look` with the script's result, which is a RESP reply.
     pub fn with_result<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.exchange.borrow().result)
+    }
+
+    /// Frees the long buffers of the last script: its request, the reply to it, and its result.
+    pub fn free_buffers(&mut self) {
+        let mut exchange = self.exchange.borrow_mut();
+        let Exchange { words, request, reply, result, .. } = &mut *exchange;
+        for buffer in [words, request, reply, result] {
+            if buffer.capacity() > BUFFER_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
     }
 
     /// Returns true if the last script did not compile.

@@ -3,12 +3,15 @@
 use crate::caller::Caller;
 use crate::catching::put_error;
 use crate::numbers::{number_in, put_general, put_head, to_integer};
+use crate::output::{check_room, put_bytes};
 use mlua::{Lua, String as LuaString, Table, Value};
 
 /// The maximum depth of nested tables in a result.
 const DEPTH_MAX: usize = 1_000;
 /// The work of writing one value, in units of [`Caller::work`].
 const VALUE_WORK: usize = 20;
+/// The work of counting one element of a table.
+const PASSED_WORK: usize = 5;
 
 /// The strings that most scripts need: the names of the fields that give a table a meaning, and those of globals.
 pub(crate) struct Names {
@@ -67,10 +70,26 @@ impl Writer<'_, '_> {
         put_head(self.out, kind, count);
     }
 
-    fn bulk(&mut self, bytes: &[u8]) {
+    fn bulk(&mut self, bytes: &[u8]) -> mlua::Result<()> {
         self.head(b'$', bytes.len());
-        self.out.extend_from_slice(bytes);
+        self.long(bytes)?;
         self.out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// Writes bytes that may be many.
+    fn long(&mut self, bytes: &[u8]) -> mlua::Result<()> {
+        self.caller.work(bytes.len() / 64)?;
+        put_bytes(self.out, bytes)
+    }
+
+    /// Writes a text in one line: line ends become spaces.
+    fn line(&mut self, text: &[u8]) -> mlua::Result<()> {
+        self.caller.work(text.len() / 8)?;
+        check_room(self.out, text.len())?;
+        self.out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+        self.out.extend_from_slice(b"\r\n");
+        Ok(())
     }
 
     fn null(&mut self) {
@@ -79,8 +98,9 @@ impl Writer<'_, '_> {
 
     fn value(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
         self.caller.work(VALUE_WORK)?;
+        check_room(self.out, 0)?;
         match value {
-            Value::String(text) => self.bulk(&text.as_bytes()),
+            Value::String(text) => return self.bulk(&text.as_bytes()),
             Value::Number(number) => self.integer(to_integer(*number)),
             Value::Integer(number) => self.integer(*number),
             Value::Boolean(flag) if self.has_booleans && self.in_3 => {
@@ -107,19 +127,17 @@ impl Writer<'_, '_> {
 
     fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         if let Value::String(text) = table.raw_get(&self.names.err)? {
+            self.caller.work(text.as_bytes().len() / 8)?;
+            check_room(self.out, text.as_bytes().len())?;
             put_error(self.out, &text.as_bytes());
             return Ok(());
         }
         if let Value::String(text) = table.raw_get(&self.names.ok)? {
             self.out.push(b'+');
-            self.out
-                .extend(text.as_bytes().iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
-            self.out.extend_from_slice(b"\r\n");
-            return Ok(());
+            return self.line(&text.as_bytes());
         }
         if let Some(number) = number_in(&table.raw_get(&self.names.double)?) {
-            self.double(number);
-            return Ok(());
+            return self.double(number);
         }
         if let Value::Table(map) = table.raw_get(&self.names.map)? {
             return self.pairs(&map, true, depth);
@@ -128,44 +146,39 @@ impl Writer<'_, '_> {
             return self.pairs(&set, false, depth);
         }
         if let Value::String(digits) = table.raw_get(&self.names.big_number)? {
-            self.big_number(&digits.as_bytes());
-            return Ok(());
+            return self.big_number(&digits.as_bytes());
         }
         if let Value::Table(verbatim) = table.raw_get(&self.names.verbatim)?
             && let Value::String(text) = verbatim.raw_get("string")?
             && let Value::String(format) = verbatim.raw_get("format")?
         {
-            self.verbatim(&format.as_bytes(), &text.as_bytes());
-            return Ok(());
+            return self.verbatim(&format.as_bytes(), &text.as_bytes());
         }
         self.array(table, depth)
     }
 
-    fn double(&mut self, number: f64) {
+    fn double(&mut self, number: f64) -> mlua::Result<()> {
         let mut text = Vec::new();
         put_general(&mut text, number, 17);
-        if self.in_3 {
-            self.out.push(b',');
-            self.out.extend_from_slice(&text);
-            self.out.extend_from_slice(b"\r\n");
-        } else {
-            self.bulk(&text);
+        if !self.in_3 {
+            return self.bulk(&text);
         }
+        self.out.push(b',');
+        self.out.extend_from_slice(&text);
+        self.out.extend_from_slice(b"\r\n");
+        Ok(())
     }
 
-    fn big_number(&mut self, digits: &[u8]) {
-        let digits: Vec<u8> =
-            digits.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect();
+    fn big_number(&mut self, digits: &[u8]) -> mlua::Result<()> {
         if self.in_3 {
             self.out.push(b'(');
-            self.out.extend_from_slice(&digits);
-            self.out.extend_from_slice(b"\r\n");
         } else {
-            self.bulk(&digits);
+            self.head(b'$', digits.len());
         }
+        self.line(digits)
     }
 
-    fn verbatim(&mut self, format: &[u8], text: &[u8]) {
+    fn verbatim(&mut self, format: &[u8], text: &[u8]) -> mlua::Result<()> {
         if !self.in_3 {
             return self.bulk(text);
         }
@@ -174,13 +187,19 @@ impl Writer<'_, '_> {
         self.head(b'=', text.len() + 4);
         self.out.extend_from_slice(&name);
         self.out.push(b':');
-        self.out.extend_from_slice(text);
+        self.long(text)?;
         self.out.extend_from_slice(b"\r\n");
+        Ok(())
     }
 
     /// Writes a table as a map, or its keys as a set.
     fn pairs(&mut self, table: &Table, is_map: bool, depth: usize) -> mlua::Result<()> {
-        let count = table.pairs::<Value, Value>().count();
+        let mut count = 0;
+        for pair in table.pairs::<Value, Value>() {
+            self.caller.work(PASSED_WORK)?;
+            pair?;
+            count += 1;
+        }
         match (self.in_3, is_map) {
             (true, true) => self.head(b'%', count),
             (true, false) => self.head(b'~', count),
@@ -202,6 +221,7 @@ impl Writer<'_, '_> {
         let mut count = table.raw_len();
         // The length operator may skip holes.
         for place in 1..=count {
+            self.caller.work(PASSED_WORK)?;
             if table.raw_get::<Value>(place)?.is_nil() {
                 count = place - 1;
                 break;

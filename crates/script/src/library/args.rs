@@ -1,5 +1,6 @@
 //! Arguments of library functions, checked as Lua's C functions check them.
 
+use super::tables::STACK_VALUES_MAX;
 use crate::failure::bad_argument;
 use crate::numbers::to_integer;
 use mlua::{Lua, MultiValue, String as LuaString, Value};
@@ -72,6 +73,11 @@ impl<'a> Args<'a> {
             _ => Err(self.type_error(place, "string")),
         }
     }
+}
+
+/// Returns an error if a function cannot return one value more, because the stack cannot hold so many.
+pub(crate) fn check_results(results: &[Value]) -> mlua::Result<()> {
+    if results.len() < STACK_VALUES_MAX as usize { Ok(()) } else { Err(mlua::Error::StackError) }
 }
 
 /// Returns the name of a value's type, as Lua's `type` does.

@@ -1,9 +1,10 @@
 //! The library `cmsgpack`: MessagePack, with the texts and limits of lua-cmsgpack 0.4.0.
 
-use super::args::Args;
+use super::args::{Args, check_results};
 use crate::caller::Caller;
 use crate::failure::{at_caller, bad_argument, plain};
 use crate::numbers::{number_in, to_integer};
+use crate::output::{check_room, put_bytes};
 use mlua::{Lua, MultiValue, Scope, Table, Value};
 
 /// The depth at which nested tables are packed as nil.
@@ -56,13 +57,14 @@ struct Packer<'p, 'y> {
 impl Packer<'_, '_> {
     fn value(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
         self.caller.work(10)?;
+        check_room(&self.out, 0)?;
         match value {
             Value::Boolean(flag) => self.out.push(if *flag { 0xC3 } else { 0xC2 }),
             Value::String(text) => {
                 let text = text.as_bytes();
                 self.caller.work(text.len() / 64)?;
                 self.head(text.len(), (0xA0, 31), Some(0xD9), 0xDA);
-                self.out.extend_from_slice(&text);
+                put_bytes(&mut self.out, &text)?;
             }
             Value::Table(table) if depth < PACK_DEPTH_MAX => return self.table(table, depth),
             other => match number_in(other) {
@@ -173,6 +175,7 @@ fn unpack(caller: &Caller<'_>, args: &Args<'_>, limit: i64, offset: i64) -> mlua
     let mut reader = Unpacker { lua, caller, left: &bytes[offset as usize..] };
     let mut values = Vec::new();
     while !reader.left.is_empty() && (unpacks_all || (values.len() as i64) < limit) {
+        check_results(&values)?;
         values.push(reader.value(0)?);
     }
     if !unpacks_all {

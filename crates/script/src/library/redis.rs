@@ -5,6 +5,7 @@ use crate::catching::error_table;
 use crate::events::MachineEvent;
 use crate::failure::reply;
 use crate::numbers::{number_in, put_general, put_head, to_integer};
+use crate::output::put_bytes;
 use crate::replies::ReplyReader;
 use crate::script::digest_of;
 use mlua::{Lua, MultiValue, Scope, Table, Value};
@@ -59,7 +60,7 @@ enum Called {
 
 /// Calls a command.
 fn execute(lua: &Lua, caller: &Caller<'_>, words: &MultiValue) -> mlua::Result<Called> {
-    if let Err(text) = put_request(caller, words) {
+    if let Err(text) = put_request(caller, words)? {
         return Ok(Called::Error(text.into()));
     }
     caller.suspend(MachineEvent::Call)?;
@@ -74,9 +75,19 @@ fn execute(lua: &Lua, caller: &Caller<'_>, words: &MultiValue) -> mlua::Result<C
 }
 
 /// Writes the request of a command. Returns an error reply if `words` are not the words of a request.
-fn put_request(caller: &Caller<'_>, words: &MultiValue) -> Result<(), &'static str> {
+///
+/// # Errors
+/// If the request is too long, or the script must end.
+fn put_request(caller: &Caller<'_>, words: &MultiValue) -> mlua::Result<Result<(), &'static str>> {
+    let put = put_words(caller, words)?;
+    let length = caller.exchange.borrow().request.len();
+    caller.work(length / 64)?;
+    Ok(put)
+}
+
+fn put_words(caller: &Caller<'_>, words: &MultiValue) -> mlua::Result<Result<(), &'static str>> {
     if words.is_empty() {
-        return Err("ERR Please specify at least one argument for this redis lib call");
+        return Ok(Err("ERR Please specify at least one argument for this redis lib call"));
     }
     let exchange = &mut *caller.exchange.borrow_mut();
     let out = &mut exchange.request;
@@ -86,22 +97,23 @@ fn put_request(caller: &Caller<'_>, words: &MultiValue) -> Result<(), &'static s
     let mut digits = Vec::new();
     for word in words {
         match word {
-            Value::String(text) => put_word(out, &text.as_bytes()),
+            Value::String(text) => put_word(out, &text.as_bytes())?,
             other => {
-                let number = number_in(other).ok_or(NOT_WORDS)?;
+                let Some(number) = number_in(other) else { return Ok(Err(NOT_WORDS)) };
                 digits.clear();
                 put_general(&mut digits, number, 17);
-                put_word(out, &digits);
+                put_word(out, &digits)?;
             }
         }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
-fn put_word(out: &mut Vec<u8>, word: &[u8]) {
+fn put_word(out: &mut Vec<u8>, word: &[u8]) -> mlua::Result<()> {
     put_head(out, b'$', word.len());
-    out.extend_from_slice(word);
+    put_bytes(out, word)?;
     out.extend_from_slice(b"\r\n");
+    Ok(())
 }
 
 /// Adds `error_reply`, `status_reply`, `sha1hex` and `setresp`.
@@ -175,13 +187,16 @@ fn add_log(lua: &Lua, redis: &Table) -> mlua::Result<()> {
         if !(0..=3).contains(&level) {
             return Err(reply("ERR Invalid debug level."));
         }
-        let mut parts = Vec::new();
+        let mut text = Vec::new();
         for word in words.iter().skip(1) {
-            if let Some(text) = lua.coerce_string(word.clone())? {
-                parts.push(text.to_string_lossy());
+            if let Some(word) = lua.coerce_string(word.clone())? {
+                if !text.is_empty() {
+                    text.push(b' ');
+                }
+                put_bytes(&mut text, &word.as_bytes())?;
             }
         }
-        let text = parts.join(" ");
+        let text = String::from_utf8_lossy(&text);
         match level {
             0 => tracing::trace!("script: {text}"),
             1 => tracing::debug!("script: {text}"),
@@ -215,7 +230,7 @@ fn add_replication(lua: &Lua, redis: &Table) -> mlua::Result<()> {
 
 /// Executes `acl_check_cmd`: returns true if the client's user may execute a command.
 fn check_rights(caller: &Caller<'_>, words: &MultiValue) -> mlua::Result<bool> {
-    put_request(caller, words).map_err(reply)?;
+    put_request(caller, words)?.map_err(reply)?;
     caller.suspend(MachineEvent::Rights)?;
     let allowed = caller.exchange.borrow().reply.clone();
     match &allowed[..] {

@@ -6,6 +6,7 @@ use crate::HEAP_BYTES_MAX;
 use crate::caller::Caller;
 use crate::failure::{passed_on, plain, position};
 use crate::numbers::number_in;
+use crate::output::{not_enough_memory, put_bytes};
 use mlua::{Function, Lua, MultiValue, Scope, Table, Value};
 use std::cell::Cell;
 
@@ -199,7 +200,9 @@ fn substitute(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<(Value, f64)
         let matched = matcher.match_at(at, usize::from(is_anchored)).map_err(|stop| error_of(lua, stop, 1))?;
         if let Some(end) = matched {
             count += 1;
-            put_new(args, &matcher, &text, (at, end), &mut out)?;
+            let before = out.len();
+            put_new(caller, args, &matcher, &text, (at, end), &mut out)?;
+            caller.work((out.len() - before) / 64)?;
         }
         match matched {
             Some(end) if end > at => at = end,
@@ -213,12 +216,13 @@ fn substitute(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<(Value, f64)
             break;
         }
     }
-    out.extend_from_slice(text.get(at..).unwrap_or_default());
+    put_bytes(&mut out, text.get(at..).unwrap_or_default())?;
     Ok((Value::String(lua.create_string(out)?), count as f64))
 }
 
 /// Appends the text that replaces a match.
 fn put_new(
+    caller: &Caller<'_>,
     args: &Args<'_>,
     matcher: &Matcher<'_, '_>,
     text: &[u8],
@@ -236,21 +240,20 @@ fn put_new(
             put_captures(lua, matcher, text, whole, &mut values).map_err(|stop| error_of(lua, stop, 1))?;
             call_function(lua, function, values)?
         }
-        _ => return put_template(lua, &args.string(3)?.as_bytes(), matcher, text, whole, out),
+        _ => return put_template((lua, caller), &args.string(3)?.as_bytes(), matcher, text, whole, out),
     };
     match &value {
-        Value::Nil | Value::Boolean(false) => out.extend_from_slice(&text[whole.0..whole.1]),
-        Value::String(new) => out.extend_from_slice(&new.as_bytes()),
+        Value::Nil | Value::Boolean(false) => put_bytes(out, &text[whole.0..whole.1]),
+        Value::String(new) => put_bytes(out, &new.as_bytes()),
         Value::Number(_) | Value::Integer(_) => {
             let new = lua.coerce_string(value)?;
-            out.extend_from_slice(&new.map(|new| new.as_bytes().to_vec()).unwrap_or_default());
+            put_bytes(out, &new.map(|new| new.as_bytes().to_vec()).unwrap_or_default())
         }
         other => {
             let problem = format!("invalid replacement value (a {})", type_name(other));
-            return Err(plain(position(lua, 1) + &problem));
+            Err(plain(position(lua, 1) + &problem))
         }
     }
-    Ok(())
 }
 
 /// Calls a function of the script. An error passes through with its value.
@@ -262,28 +265,32 @@ fn call_function(lua: &Lua, function: &Function, values: Vec<Value>) -> mlua::Re
 
 /// Appends a template, in which `%1` stands for a capture.
 fn put_template(
-    lua: &Lua,
+    (lua, caller): (&Lua, &Caller<'_>),
     template: &[u8],
     matcher: &Matcher<'_, '_>,
     text: &[u8],
     whole: (usize, usize),
     out: &mut Vec<u8>,
 ) -> mlua::Result<()> {
-    let mut bytes = template.iter();
-    while let Some(byte) = bytes.next() {
-        match (byte, if *byte == b'%' { bytes.next().copied().unwrap_or(0) } else { 0 }) {
-            (b'%', b'0') => out.extend_from_slice(&text[whole.0..whole.1]),
-            (b'%', digit @ b'1'..=b'9') => {
+    let mut left = template;
+    while let Some(place) = caller.position_of(b'%', left)? {
+        caller.work(2)?;
+        put_bytes(out, &left[..place])?;
+        let before = out.len();
+        match left.get(place + 1).copied().unwrap_or(0) {
+            b'0' => put_bytes(out, &text[whole.0..whole.1])?,
+            digit @ b'1'..=b'9' => {
                 let value = capture(lua, matcher, text, usize::from(digit - b'1'), whole);
                 let value = value.map_err(|stop| error_of(lua, stop, 1))?;
                 let new = lua.coerce_string(value)?;
-                out.extend_from_slice(&new.map(|new| new.as_bytes().to_vec()).unwrap_or_default());
+                put_bytes(out, &new.map(|new| new.as_bytes().to_vec()).unwrap_or_default())?;
             }
-            (b'%', other) => out.push(other),
-            _ => out.push(*byte),
+            other => put_bytes(out, &[other])?,
         }
+        caller.work((out.len() - before) / 64)?;
+        left = left.get(place + 2..).unwrap_or_default();
     }
-    Ok(())
+    put_bytes(out, left)
 }
 
 /// Executes `rep`.
@@ -291,7 +298,7 @@ fn repeat(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<mlua::String> {
     let (text, count) = (args.string(1)?, args.integer(2)?.max(0) as usize);
     let text = text.as_bytes();
     let length = text.len().checked_mul(count).filter(|length| *length < HEAP_BYTES_MAX);
-    let length = length.ok_or_else(|| plain("not enough memory"))?;
+    let length = length.ok_or_else(not_enough_memory)?;
     let mut out = Vec::with_capacity(length);
     while out.len() < length {
         let part =

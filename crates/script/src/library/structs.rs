@@ -9,10 +9,11 @@
 //! | `x` | a byte of padding |
 //! | `<` `>` `!N` space | little-endian, big-endian, alignment, nothing |
 
-use super::args::Args;
+use super::args::{Args, check_results};
 use crate::caller::Caller;
 use crate::failure::at_caller;
 use crate::numbers::{number_in, to_integer};
+use crate::output::{check_room, put_bytes};
 use mlua::{Lua, MultiValue, Scope, Table, Value};
 
 /// The maximum size of an integer in bytes.
@@ -127,7 +128,8 @@ fn pack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<mlu
     let mut format = Format::new(lua, &text);
     let (mut out, mut place) = (Vec::new(), 2);
     while let Some((option, size)) = format.next()? {
-        caller.work(4 + size / 64)?;
+        caller.work(4)?;
+        check_room(&out, 0)?;
         out.resize(out.len() + format.padding(out.len(), option, size), 0);
         match option {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'i' | b'I' | b'T' => {
@@ -153,7 +155,8 @@ fn pack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<mlu
                 if string.len() < length {
                     return Err(args.error(place, "string too short"));
                 }
-                out.extend_from_slice(&string[..length]);
+                caller.work(length / 64)?;
+                put_bytes(&mut out, &string[..length])?;
                 out.extend((option == b's').then_some(0));
             }
             other => format.control(&args, other)?,
@@ -195,6 +198,7 @@ fn unpack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<M
         caller.work(10)?;
         at = at.saturating_add(format.padding(at, option, size));
         let bytes = part(at, size)?;
+        check_results(&results)?;
         match option {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'i' | b'I' | b'T' => {
                 results.push(Value::Number(integer(&format.little_endian(bytes), option.is_ascii_lowercase())));

@@ -12,7 +12,7 @@ use crate::sandbox::READ_ONLY;
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
 /// The number of values that the stack of a C function holds (`LUAI_MAXCSTACK`).
-const STACK_VALUES_MAX: i64 = 8_000;
+pub(super) const STACK_VALUES_MAX: i64 = 8_000;
 /// The source of the functions.
 ///
 /// An error of C code has the position of its caller, which would be this source. So C code is called by `pcall`, which

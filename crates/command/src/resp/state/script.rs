@@ -102,10 +102,11 @@ impl WorkerScripts {
     }
 
     /// Retains a Lua state for the next script.
-    pub(in crate::resp) fn return_machine(&mut self, machine: Machine, scripts: &Scripts, heap_before: u64) {
+    pub(in crate::resp) fn return_machine(&mut self, mut machine: Machine, scripts: &Scripts, heap_before: u64) {
         let heap = machine.heap_bytes() as u64;
         if self.idle.len() < IDLE_MAX {
             scripts.note_heap(heap_before, heap);
+            machine.free_buffers();
             self.idle.push(machine);
         } else {
             scripts.note_heap(heap_before, 0);

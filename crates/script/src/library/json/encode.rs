@@ -5,8 +5,12 @@ use crate::caller::Caller;
 use crate::failure::at_caller;
 use crate::library::args::type_name;
 use crate::numbers::{number_in, put_general};
+use crate::output::check_room;
 use mlua::{Lua, String as LuaString, Table, Value};
 use std::io::Write as _;
+
+/// The number of bytes of a string that are written between two chances to suspend the script.
+const STRING_BYTES_AT_ONCE: usize = 4_096;
 
 /// Returns the JSON text of a value.
 pub(super) fn encode(lua: &Lua, caller: &Caller<'_>, settings: &Settings, value: &Value) -> mlua::Result<LuaString> {
@@ -30,6 +34,7 @@ impl Writer<'_, '_> {
 
     fn value(&mut self, value: &Value) -> mlua::Result<()> {
         self.caller.work(10)?;
+        check_room(&self.out, 0)?;
         match value {
             Value::Nil => self.out.extend_from_slice(b"null"),
             Value::LightUserData(pointer) if pointer.0.is_null() => self.out.extend_from_slice(b"null"),
@@ -63,8 +68,18 @@ impl Writer<'_, '_> {
     }
 
     fn string(&mut self, text: &[u8]) -> mlua::Result<()> {
-        self.caller.work(text.len() / 4)?;
         self.out.push(b'"');
+        for piece in text.chunks(STRING_BYTES_AT_ONCE) {
+            self.caller.work(piece.len() / 4)?;
+            check_room(&self.out, piece.len())?;
+            self.put_escaped(piece);
+        }
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    /// Writes a part of a string.
+    fn put_escaped(&mut self, text: &[u8]) {
         for byte in text {
             match byte {
                 b'"' | b'\\' | b'/' => self.out.extend_from_slice(&[b'\\', *byte]),
@@ -78,8 +93,6 @@ impl Writer<'_, '_> {
                 _ => self.out.push(*byte),
             }
         }
-        self.out.push(b'"');
-        Ok(())
     }
 
     fn table(&mut self, table: &Table) -> mlua::Result<()> {
