@@ -62,7 +62,10 @@ impl<'y> Caller<'y> {
     /// If the script must end.
     pub(crate) fn suspend(&self, event: MachineEvent) -> mlua::Result<()> {
         self.check_alive()?;
-        self.work.set(0);
+        // The caller does not count the work between two commands.
+        if event == MachineEvent::Tick {
+            self.work.set(0);
+        }
         let input = self.yielder.suspend(event);
         if matches!(input, Input::Kill | Input::Stop) {
             self.ended.set(Some(input));

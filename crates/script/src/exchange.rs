@@ -14,6 +14,8 @@ pub(crate) struct Exchange {
     pub(crate) function: Option<Box<[u8]>>,
     /// The functions that a library has registered while it was loaded.
     pub(crate) registered: Vec<RegisteredFunction>,
+    /// The bytes of their names and descriptions.
+    pub(crate) registered_bytes: usize,
     /// The keys and arguments of the script, one after another, and their ends.
     pub(crate) words: Vec<u8>,
     pub(crate) ends: Vec<usize>,

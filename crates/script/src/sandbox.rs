@@ -49,8 +49,10 @@ const BASE: &[&str] = &[
 /// As in Redis, an error of the reader of `load` passes through the handler of errors that is in force. That requires a
 /// call of Lua's own function by code in Lua.
 const WRAPPERS: &str = r"
-local pcall, xpcall, resume, sort, caught, exposed, load, loadstring, refuse = ...
-local type, select, byte = type, select, string.byte
+local pcall, xpcall, resume, sort, caught, exposed, load, loadstring, refuse, work = ...
+local type, select, byte, sub = type, select, string.byte, string.sub
+-- The number of bytes that are compiled between two chances to suspend the script, and the work that this takes.
+local PIECE, PIECE_WORK = 1024, 1500
 local function settle(ok, ...)
   if ok then return true, ... end
   return false, caught(...)
@@ -108,7 +110,14 @@ return function(...) return settle(pcall(...)) end,
     if name ~= nil then check_text('loadstring', 2, 2, name) end
     local is_refused = byte(text) == 27
     if is_refused then return compiled(true) end
-    return compiled(false, loadstring(text, name))
+    if #text <= PIECE then return compiled(false, loadstring(text, name)) end
+    local at = 1
+    local function next_piece()
+      work(PIECE_WORK)
+      at = at + PIECE
+      return sub(text, at - PIECE, at - 1)
+    end
+    return compiled(false, load(next_piece, name or text))
   end
 ";
 
@@ -343,6 +352,7 @@ fn replace_catching<'scope, 'env>(
         };
         Err::<(), _>(plain(place_in_script(lua) + &text))
     })?;
+    let work = scope.create_function(move |_, units: usize| caller.work(units))?;
     let natives = (
         native.raw_get::<Value>("pcall")?,
         native.raw_get::<Value>("xpcall")?,
@@ -353,6 +363,7 @@ fn replace_catching<'scope, 'env>(
         native.raw_get::<Value>("load")?,
         native.raw_get::<Value>("loadstring")?,
         refuse,
+        work,
     );
     let wrappers = lua
         .load(WRAPPERS)

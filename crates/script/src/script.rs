@@ -8,9 +8,26 @@ pub type Digest = [u8; 40];
 
 /// Returns the digest of a text.
 pub fn digest_of(text: &[u8]) -> Digest {
+    digits_of(Sha1::new_with_prefix(text))
+}
+
+/// Returns the digest of the concatenation of `pieces`. Calls `before` before the digest of each piece is computed.
+pub(crate) fn digest_in_pieces<'p, E>(
+    pieces: impl Iterator<Item = &'p [u8]>,
+    mut before: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<Digest, E> {
+    let mut state = Sha1::new();
+    for piece in pieces {
+        before(piece)?;
+        state.update(piece);
+    }
+    Ok(digits_of(state))
+}
+
+fn digits_of(state: Sha1) -> Digest {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut digest = [0; 40];
-    for (pair, byte) in digest.chunks_exact_mut(2).zip(Sha1::digest(text)) {
+    for (pair, byte) in digest.chunks_exact_mut(2).zip(state.finalize()) {
         pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
     digest

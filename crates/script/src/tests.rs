@@ -259,6 +259,66 @@ fn scripts_are_suspended_while_tables_move_many_elements() {
     }
 }
 
+#[test]
+fn functions_that_pass_over_long_strings_and_tables_are_suspended() {
+    let mut machine = Machine::new().expect("a stack");
+    let scripts = [
+        "return struct.size(('b'):rep(400000))",
+        "for i = 1, 40 do pcall(struct.size, 'b' .. ('\\0'):rep(100)) pcall(struct.size, '?' .. long) end",
+        "for i = 1, 40 do redis.sha1hex(long) end",
+        "for i = 1, 40 do string.upper(long) end",
+        "for i = 1, 40 do string.lower(long) end",
+        "for i = 1, 40 do string.reverse(long) end",
+        "for i = 1, 40 do string.gsub(long, 'z', '', 0) end",
+        "for i = 1, 40 do redis.pcall('NOTHING', long) end",
+        "return loadstring('-- ' .. long) and 1",
+        "return loadstring(('local a = 1 a = 2; '):rep(150)) and 1",
+        "local t = {} for i = 1, 20000 do t[i] = false end return {map = t}",
+        "local t = {} for i = 1, 20000 do t[i] = false end return {set = t}",
+        "local t = {} for i = 1, 20000 do t[i] = false end return t",
+    ];
+    for (number, text) in scripts.into_iter().enumerate() {
+        let text = format!("local long = ('a'):rep(200000) {text}");
+        let (result, ticks) = run_replying(&mut machine, number as u64, &text, b"+OK\r\n");
+        assert!(!result.starts_with('-'), "{result}: {text}");
+        let least = if text.contains("150") { 1 } else { 15 };
+        assert!(ticks > least, "{ticks} ticks: {text}");
+    }
+    let changed =
+        run(&mut machine, 100, "local t = 'aB1\\0z' return t:upper() .. t:lower() .. t:reverse() .. (12):rep(1)");
+    assert!(changed.contains("attempt to index a number value"), "{changed}");
+    let changed = run(&mut machine, 101, "local t = 'aB1z' return t:upper() .. t:lower() .. t:reverse()");
+    assert_eq!(changed, "$12\r\nAB1Zab1zz1Ba\r\n");
+}
+
+#[test]
+fn long_code_is_compiled_as_short_code_is() {
+    let mut machine = Machine::new().expect("a stack");
+    let code = "local code = ('local a = 1; '):rep(200) ";
+    let run = &mut |number, text: &str| run(&mut machine, number, &format!("{code}{text}"));
+    assert_eq!(run(1, "return loadstring('do ' .. code .. 'end return 7')()"), ":7\r\n");
+    let refused = run(2, "local f, e = loadstring('do ' .. code .. 'end return +') return e");
+    let name = "[string \"do local a = 1; local a = 1; local a = 1; local a = 1; local a ...\"]";
+    assert_eq!(refused, format!("$107\r\n{name}:1: unexpected symbol near '+'\r\n"));
+    let refused = run(3, "local f, e = loadstring('do ' .. code .. 'end return +', '@name') return e");
+    assert_eq!(refused, "$34\r\nname:1: unexpected symbol near '+'\r\n");
+}
+
+#[test]
+fn a_library_whose_descriptions_are_long_is_refused() {
+    let mut machine = Machine::new().expect("a stack");
+    let text = "local text = ('x'):rep(300000) for i = 1, 10 do redis.register_function{function_name = 'f' .. i, \
+                callback = function() end, description = text} end";
+    machine.begin(script(1, text), std::iter::empty(), 0, false);
+    let mut event = machine.step(Input::Load);
+    while event == MachineEvent::Tick {
+        event = machine.step(Input::Continue);
+    }
+    let ended = machine.with_result(|result| String::from_utf8_lossy(result).into_owned());
+    assert!(ended.starts_with("-ERR Error registering functions: ERR not enough memory"), "{ended}");
+    assert_eq!(machine.take_registered().len(), 3);
+}
+
 /// The time of an operation must not depend on a length that a script chooses without ticks in between: others wait,
 /// and `SCRIPT KILL` cannot end it. A search with a set of 2 MB held its worker for 34 s.
 #[test]

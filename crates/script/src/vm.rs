@@ -197,6 +197,7 @@ impl Vm<'_, '_> {
     /// Executes the text of a library, which registers its functions. Returns the error reply if it fails.
     fn load(&self, chunk: &Function) -> mlua::Result<Option<Vec<u8>>> {
         self.caller.exchange.borrow_mut().registered.clear();
+        self.caller.exchange.borrow_mut().registered_bytes = 0;
         self.lua.set_named_registry_value(LOADING, self.lua.create_table()?)?;
         self.globals.set_loading(true)?;
         let called = self.protected_call.call::<(bool, Value)>((chunk, &self.handler));

@@ -3,6 +3,7 @@
 use super::args::Args;
 use crate::caller::Caller;
 use crate::failure::reply;
+use crate::output::not_enough_memory;
 use crate::script::RegisteredFunction;
 use crate::shebang::{NAME_RULE, is_name, read_flag};
 use mlua::{Function, Lua, MultiValue, Scope, Table, Value};
@@ -20,6 +21,8 @@ const SAME: &[&str] = &[
     "sha1hex",
     "status_reply",
 ];
+/// The maximum length in bytes of the names and descriptions of a library's functions together.
+const REGISTERED_BYTES_MAX: usize = 1 << 20;
 /// The name under which the registry stores the functions of the library that is being loaded.
 pub(crate) const LOADING: &str = "gannet.loading";
 
@@ -36,6 +39,8 @@ pub(crate) fn create<'scope, 'env>(
     }
     let register = scope.create_function(move |lua, values: MultiValue| {
         let (function, callback) = read(lua, &values)?;
+        let bytes = function.name.len() + function.description.as_deref().unwrap_or_default().len();
+        caller.work(bytes / 16)?;
         if !is_name(&function.name) {
             return Err(reply(NAME_RULE));
         }
@@ -44,9 +49,14 @@ pub(crate) fn create<'scope, 'env>(
         if !functions.raw_get::<Value>(&name)?.is_nil() {
             return Err(reply("ERR Function already exists in the library"));
         }
-        functions.raw_set(name, callback)?;
-        caller.exchange.borrow_mut().registered.push(function);
-        Ok(())
+        let mut exchange = caller.exchange.borrow_mut();
+        exchange.registered_bytes += bytes;
+        if exchange.registered_bytes > REGISTERED_BYTES_MAX {
+            return Err(not_enough_memory());
+        }
+        exchange.registered.push(function);
+        drop(exchange);
+        functions.raw_set(name, callback)
     })?;
     table.raw_set("register_function", register)?;
     Ok(table)

@@ -7,12 +7,14 @@ use crate::failure::reply;
 use crate::numbers::{number_in, put_general, put_head, to_integer};
 use crate::output::put_bytes;
 use crate::replies::ReplyReader;
-use crate::script::digest_of;
+use crate::script::digest_in_pieces;
 use mlua::{Lua, MultiValue, Scope, Table, Value};
 
 /// The version of Redis whose scripts run unchanged.
 const VERSION: (&str, u32) = ("7.0.15", 0x0007_000F);
 const LEVELS: [&str; 4] = ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"];
+/// The number of bytes whose digest is computed between two chances to suspend the script.
+const DIGESTED_BYTES: usize = 16 << 10;
 const NOT_WORDS: &str = "ERR Lua redis lib command arguments must be strings or integers";
 const ARGUMENTS: &str = "ERR wrong number or type of arguments";
 
@@ -135,10 +137,12 @@ fn add_replies<'scope, 'env>(
         Ok(table)
     })?;
     redis.raw_set("status_reply", status_reply)?;
-    let sha1hex = lua.create_function(|lua, words: MultiValue| {
+    let sha1hex = scope.create_function(move |lua, words: MultiValue| {
         let [text] = &words.iter().collect::<Vec<_>>()[..] else { return Err(reply("ERR wrong number of arguments")) };
         let text = lua.coerce_string((*text).clone())?;
-        lua.create_string(digest_of(&text.map(|text| text.as_bytes().to_vec()).unwrap_or_default()))
+        let text = text.map(|text| text.as_bytes().to_vec()).unwrap_or_default();
+        let digest = digest_in_pieces(text.chunks(DIGESTED_BYTES), |piece| caller.work(piece.len() / 8))?;
+        lua.create_string(digest)
     })?;
     redis.raw_set("sha1hex", sha1hex)?;
     let setresp = scope.create_function(move |lua, words: MultiValue| {

@@ -1,4 +1,5 @@
-//! The functions of `string` that may take long: searches by patterns, and `rep`. They can be interrupted.
+//! The functions of `string` that may take long: searches by patterns, `rep`, and those that change all bytes of a text.
+//! They can be interrupted.
 
 use super::args::{Args, type_name};
 use super::matcher::{Extent, Matcher, Stop};
@@ -12,6 +13,12 @@ use std::cell::Cell;
 
 /// The bytes that have a meaning in patterns.
 const SPECIAL: &[u8] = b"^$*+?.([%-";
+/// A function that changes a text in its place.
+type Change = fn(&mut [u8]);
+
+/// The functions that change all bytes of a text.
+const CHANGES: [(&str, Change); 3] =
+    [("upper", <[u8]>::make_ascii_uppercase), ("lower", <[u8]>::make_ascii_lowercase), ("reverse", <[u8]>::reverse)];
 /// The name under which the registry stores the function that continues `gmatch`.
 const NEXT_MATCH: &str = "gannet.next_match";
 /// The name under which the registry stores Lua's own `pcall`.
@@ -41,6 +48,15 @@ pub(crate) fn add<'scope, 'env>(
     let gmatch = lua.create_function(|lua, values: MultiValue| iterate(lua, &Args::new(lua, &values)))?;
     string.raw_set("gmatch", &gmatch)?;
     string.raw_set("gfind", gmatch)?;
+    for (name, change) in CHANGES {
+        let function = scope.create_function(move |lua, values: MultiValue| {
+            let mut text = Args::new(lua, &values).string(1)?.as_bytes().to_vec();
+            caller.work(text.len() / 16)?;
+            change(&mut text);
+            lua.create_string(text)
+        })?;
+        string.raw_set(name, function)?;
+    }
     let rep = scope.create_function(move |lua, values: MultiValue| repeat(caller, &Args::new(lua, &values)))?;
     string.raw_set("rep", rep)
 }
@@ -217,6 +233,7 @@ fn substitute(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<(Value, f64)
         }
     }
     put_bytes(&mut out, text.get(at..).unwrap_or_default())?;
+    caller.work(out.len() / 32)?;
     Ok((Value::String(lua.create_string(out)?), count as f64))
 }
 

@@ -31,9 +31,9 @@ struct Format<'f> {
 }
 
 impl<'f> Format<'f> {
-    fn new(lua: &'f Lua, text: &'f [u8]) -> Self {
-        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-        Self { lua, left: &text[..end], is_big_endian: false, alignment: 1 }
+    fn new(lua: &'f Lua, caller: &Caller<'_>, text: &'f [u8]) -> mlua::Result<Self> {
+        let end = caller.position_of(0, text)?.unwrap_or(text.len());
+        Ok(Self { lua, left: &text[..end], is_big_endian: false, alignment: 1 })
     }
 
     /// Returns the next option with its size.
@@ -125,7 +125,7 @@ fn pack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<mlu
     let args = Args::new(lua, values);
     let text = args.string(1)?;
     let text = text.as_bytes();
-    let mut format = Format::new(lua, &text);
+    let mut format = Format::new(lua, caller, &text)?;
     let (mut out, mut place) = (Vec::new(), 2);
     while let Some((option, size)) = format.next()? {
         caller.work(4)?;
@@ -188,7 +188,7 @@ fn unpack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<M
     }
     // A negative offset is beyond the end, as an unsigned number.
     let mut at = (first as usize).wrapping_sub(1);
-    let mut format = Format::new(lua, &text);
+    let mut format = Format::new(lua, caller, &text)?;
     let mut results = Vec::new();
     let part = |at: usize, size: usize| {
         let end = at.checked_add(size).filter(|end| *end <= data.len());
@@ -215,7 +215,7 @@ fn unpack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<M
             }
             b's' => {
                 let string = data.get(at..).unwrap_or_default();
-                let end = string.iter().position(|byte| *byte == 0);
+                let end = caller.position_of(0, string)?;
                 let end = end.ok_or_else(|| at_caller(lua, "unfinished string in data"))?;
                 results.push(Value::String(lua.create_string(&string[..end])?));
                 size = end + 1;
@@ -246,13 +246,14 @@ fn float(bytes: &[u8]) -> f64 {
     }
 }
 
-fn size(lua: &Lua, values: &MultiValue) -> mlua::Result<f64> {
+fn size(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<f64> {
     let args = Args::new(lua, values);
     let text = args.string(1)?;
     let text = text.as_bytes();
-    let mut format = Format::new(lua, &text);
+    let mut format = Format::new(lua, caller, &text)?;
     let mut total = 0;
     while let Some((option, size)) = format.next()? {
+        caller.work(2)?;
         total += format.padding(total, option, size);
         match (option, size) {
             (b's', _) => return Err(args.error(1, "option 's' has no fixed size")),
@@ -274,6 +275,6 @@ pub(crate) fn create<'scope, 'env>(
     let library = lua.create_table()?;
     library.raw_set("pack", scope.create_function(move |lua, values: MultiValue| pack(lua, caller, &values))?)?;
     library.raw_set("unpack", scope.create_function(move |lua, values: MultiValue| unpack(lua, caller, &values))?)?;
-    library.raw_set("size", lua.create_function(|lua, values: MultiValue| size(lua, &values))?)?;
+    library.raw_set("size", scope.create_function(move |lua, values: MultiValue| size(lua, caller, &values))?)?;
     Ok(library)
 }
