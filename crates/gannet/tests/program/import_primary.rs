@@ -228,6 +228,53 @@ fn encodings_of_versions_that_are_not_installed_are_loaded_and_a_cut_transaction
     check_values(&to);
 }
 
+/// Imports `stream` from a primary that is lost behind the first `cut` bytes and continues it. Returns the target.
+fn import_cut(stream: Vec<u8>, cut: usize) -> (crate::common::Serving, String) {
+    let folder = Folder::new("import-cut");
+    let source = primary(move |number, words| match number {
+        0 => ([&full_sync(&file(b"REDIS0012", &[]))[..], &stream[..cut]].concat(), true),
+        _ => {
+            let offset: usize = words[2].parse().unwrap();
+            ([b"+CONTINUE\r\n", &stream[offset - 1 - 100..]].concat(), false)
+        }
+    });
+    let (serving, to) = serving();
+    let (code, outcome) = Importing::begin(&folder, &source, &to, &["--cut-over"]).ended();
+    let text = outcome.text();
+    assert_eq!((code, outcome.full_syncs, outcome.partial_syncs), (Some(0), 1, 1), "{text}");
+    (serving, to)
+}
+
+#[test]
+fn no_part_of_a_long_transaction_that_is_cut_off_is_applied_twice() {
+    // The import ends a transaction at each 1,000 commands, so parts of it are executed before it is cut off.
+    for executed in [999, 1_000, 1_001, 1_200, 2_300] {
+        let begin = [command(&["SELECT", "0"]), command(&["MULTI"])].concat();
+        let increment = command(&["INCR", "n"]);
+        let stream = [&begin[..], &increment.repeat(2_500), &command(&["EXEC"]), &command(&["INCR", "n"])].concat();
+        let (_serving, to) = import_cut(stream, begin.len() + increment.len() * executed);
+        assert_eq!(ask::<u64>(&mut connect(&to), &["GET", "n"]), 2_501, "cut after {executed}");
+    }
+}
+
+#[test]
+fn no_part_of_a_transaction_around_a_swap_of_databases_is_applied_twice() {
+    let begin = [
+        command(&["SELECT", "0"]),
+        command(&["MULTI"]),
+        command(&["INCR", "n"]),
+        command(&["SWAPDB", "0", "1"]),
+        command(&["INCRBY", "n", "10"]),
+    ]
+    .concat();
+    let stream = [&begin[..], &command(&["EXEC"])].concat();
+    let (_serving, to) = import_cut(stream, begin.len());
+    let mut target = connect(&to);
+    assert_eq!(ask::<u64>(&mut target, &["GET", "n"]), 10);
+    ask::<()>(&mut target, &["SELECT", "1"]);
+    assert_eq!(ask::<u64>(&mut target, &["GET", "n"]), 1);
+}
+
 /// Checks what the records and the stream of the test have stored.
 fn check_values(to: &str) {
     let mut target = connect(to);

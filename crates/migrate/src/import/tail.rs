@@ -20,7 +20,7 @@ use crate::redis::text;
 const TRANSACTION_COMMANDS_MAX: usize = 1_000;
 
 /// The state of the stream between two commands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StreamState {
     offset: u64,
     /// The selected database.
@@ -45,6 +45,8 @@ pub(super) enum TailStep {
 pub(super) struct StreamTail {
     replid: String,
     now: StreamState,
+    /// The state before the present command.
+    before: StreamState,
     /// The state to return to if the source is lost: the target has no open transaction in it.
     safe: StreamState,
     /// Commands in the transaction that is open at the target, if there is one.
@@ -57,7 +59,7 @@ impl StreamTail {
     /// Creates a reader at the beginning of a stream after a snapshot.
     pub fn new(place: StreamPlace) -> Self {
         let state = StreamState { offset: place.offset, db: 0, is_multi: false };
-        Self { replid: place.replid, now: state.clone(), safe: state, open: None, sent: 0 }
+        Self { replid: place.replid, now: state, before: state, safe: state, open: None, sent: 0 }
     }
 
     /// Returns the place behind which the stream continues after a lost connection.
@@ -72,7 +74,7 @@ impl StreamTail {
 
     /// Returns to the last place without an open transaction, because the source or the target is lost.
     pub fn rewind(&mut self) {
-        self.now = self.safe.clone();
+        self.now = self.safe;
         self.open = None;
     }
 
@@ -111,11 +113,12 @@ impl StreamTail {
             ParsedValue::Value { .. } => return Err(StreamError::Garbled("a reply instead of a command".to_owned())),
         };
         let words: Vec<&[u8]> = words.filter_map(|word| word.text()).collect();
+        self.before = self.now;
         self.now.offset += consumed as u64;
         let mut apply = Apply { tail: self, job, pipe, is_stopped };
         let step = apply.command(&words, &input[..consumed])?;
         if self.open.is_none() {
-            self.safe = self.now.clone();
+            self.safe = self.now;
         }
         Ok((step, consumed))
     }
@@ -154,7 +157,7 @@ impl Apply<'_> {
             "PING" => {}
             "REPLCONF" => return Ok(TailStep::Acknowledge),
             "SELECT" => {
-                self.close();
+                self.cut();
                 self.tail.now.db = words
                     .get(1)
                     .and_then(|db| std::str::from_utf8(db).ok()?.parse().ok())
@@ -163,7 +166,7 @@ impl Apply<'_> {
             "MULTI" => self.tail.now.is_multi = true,
             "EXEC" => {
                 self.tail.now.is_multi = false;
-                self.close();
+                self.close(self.tail.now.offset);
             }
             "FLUSHALL" => self.flush_all()?,
             // These do not belong to a database.
@@ -233,7 +236,7 @@ impl Apply<'_> {
             return Ok(());
         }
         if self.tail.open.is_some_and(|commands| commands >= TRANSACTION_COMMANDS_MAX) {
-            self.close();
+            self.cut();
         }
         if self.tail.open.is_none() {
             self.pipe.put_words(Awaited::Own, &[b"MULTI"]);
@@ -243,16 +246,25 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Ends the transaction at the target.
-    fn close(&mut self) {
+    /// Ends the transaction at the target, whose commands end at `offset` in the stream.
+    fn close(&mut self, offset: u64) {
         if self.tail.open.take().is_some() {
-            self.pipe.put_words(Awaited::Exec(self.tail.now.offset), &[b"EXEC"]);
+            self.pipe.put_words(Awaited::Exec(offset), &[b"EXEC"]);
+        }
+    }
+
+    /// Ends the transaction at the target before the present command. The target executes its commands, so a lost
+    /// source continues at the present command, even if that one begins another transaction.
+    fn cut(&mut self) {
+        if self.tail.open.is_some() {
+            self.close(self.tail.before.offset);
+            self.tail.safe = self.tail.before;
         }
     }
 
     /// Empties the imported databases, and no other of the target's.
     fn flush_all(&mut self) -> Result<(), RequestError> {
-        self.close();
+        self.cut();
         let offset = self.tail.now.offset;
         for db in flushed(self.job, self.pipe) {
             if self.pipe.select(db, self.is_stopped)?.is_none() {
@@ -268,7 +280,7 @@ impl Apply<'_> {
     /// Selects both databases of a `SWAPDB`, so that they are among those that the import has selected: a later
     /// `FLUSHALL` empties them.
     fn meet_swapped(&mut self, words: &[&[u8]]) -> Result<(), RequestError> {
-        self.close();
+        self.cut();
         for word in words.iter().skip(1) {
             if let Some(database) = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok()) {
                 self.select("SWAPDB", database)?;
