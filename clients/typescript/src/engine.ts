@@ -312,7 +312,10 @@ class Execution<R> extends Waiter<Connection> {
     if (engine.closed) return this.end();
     this.entered = performance.now();
     const connection = engine.limiter.acquire();
-    if (connection !== undefined) return this.grant(connection);
+    if (connection !== undefined) {
+      if (!this.grant(connection)) engine.limiter.release(connection);
+      return;
+    }
     if (engine.limiter.enqueue(this)) {
       this.timer = setTimeout(() => this.refuseLate(), Math.max(0, this.deadline - this.entered));
     } else {
@@ -326,15 +329,15 @@ class Execution<R> extends Waiter<Connection> {
     this.refuse(ErrorCode.CLIENT_QUEUE_TIMEOUT, cause);
   }
 
-  /** Sends the request. */
-  grant(connection: Connection): void {
+  /** Sends the request, and returns true. A call that is late ends, and false is returned. */
+  grant(connection: Connection): boolean {
     const { settings } = this.engine;
     const now = performance.now();
     clearTimeout(this.timer);
     this.queuedMs += now - this.entered;
     if (now >= this.deadline) {
-      this.engine.limiter.release(connection);
-      return this.refuseLate();
+      this.refuseLate();
+      return false;
     }
     const attemptMs = settings.retryStrategy.responseTimeoutMs;
     const isShort = attemptMs !== undefined && now + attemptMs < this.deadline;
@@ -344,6 +347,7 @@ class Execution<R> extends Waiter<Connection> {
     if (settings.hedgingDelayMs !== undefined && this.call.hedges) {
       this.timer = setTimeout(() => this.hedge(connection, deadline), settings.hedgingDelayMs);
     }
+    return true;
   }
 
   private hedge(connection: Connection, deadline: number): void {

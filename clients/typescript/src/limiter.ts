@@ -9,8 +9,11 @@ export abstract class Waiter<C> {
   /** @internal */
   queued = false;
 
-  /** Passes a connection with a free stream to the request, which releases it. */
-  abstract grant(connection: C): void;
+  /**
+   * Passes a connection with a free stream to the request. Returns true if the request uses and releases it, and false
+   * if the request has ended without it.
+   */
+  abstract grant(connection: C): boolean;
 }
 
 /** A connection as the limiter sees it. */
@@ -86,15 +89,13 @@ export class Limiter<C extends Streams> {
     this.queued--;
   }
 
-  /** Passes a place to the first waiting request, or frees it. */
+  /** Passes a place to the first waiting request that uses it, or frees it. */
   release(connection: C): void {
-    const waiter = this.first;
-    if (waiter === undefined) {
-      this.inFlight--;
-      connection.inFlight--;
-      return;
+    for (let waiter = this.first; waiter !== undefined; waiter = this.first) {
+      this.remove(waiter);
+      if (waiter.grant(connection)) return;
     }
-    this.remove(waiter);
-    waiter.grant(connection);
+    this.inFlight--;
+    connection.inFlight--;
   }
 }

@@ -164,6 +164,25 @@ test("half of the waiting calls are cancelled, and the others are served", async
   assert.deepEqual([client.metrics().inFlight, client.metrics().queued], [0, 0]);
 });
 
+test("calls that wait when their deadline passes end one after another, and lose no place", async (context) => {
+  const configuration = CONFIGURATION.withRequestsInFlightMax(20).withDeadlineMs(1000);
+  const client = await clientOf(context, server.address, configuration);
+  await client.get("k", { deadlineMs: 10_000 });
+  const calls = Array.from({ length: 12_000 }, () => client.get("late"));
+  const first = client.get("k", { deadlineMs: 10_000 });
+  assert.ok(client.metrics().queued > 11_000);
+  // The thread is busy until all deadlines are past: the next reply finds only late calls in the queue.
+  await calls[0];
+  const end = performance.now() + 1000;
+  while (performance.now() < end);
+  const results = await Promise.all(calls);
+  const late = results.filter((result) => result.type === "error");
+  assert.ok(late.length > 11_000, `${late.length}`);
+  assert.ok(late.every((result) => ["CLIENT_QUEUE_TIMEOUT", "TIMEOUT"].includes(codeOf(result))));
+  assert.equal((await first).type, "miss");
+  assert.deepEqual([client.metrics().inFlight, client.metrics().queued], [0, 0]);
+});
+
 test("a signal keeps no listeners of calls that have ended", async (context) => {
   const client = await clientOf(context, server.address);
   const { signal } = new AbortController();
@@ -266,6 +285,7 @@ class Recorder extends Waiter {
   }
   grant(connection) {
     this.granted.push([this.name, connection]);
+    return true;
   }
 }
 
@@ -308,6 +328,26 @@ test("the queue agrees with a model under random changes", () => {
     for (const each of connections) assert.equal(each.inFlight, held.filter((other) => other === each).length);
   }
   assert.ok(refused > 100 && removed > 100);
+});
+
+test("a place passes over waiters that refuse it", () => {
+  class Refusing extends Waiter {
+    grant() {
+      return false;
+    }
+  }
+  const connection = { inFlight: 0 };
+  const limiter = new Limiter([connection], 1, 200_000, 1);
+  assert.equal(limiter.acquire(), connection);
+  for (let at = 0; at < 100_000; at++) limiter.enqueue(new Refusing());
+  const granted = [];
+  limiter.enqueue(new Recorder("accepts", granted));
+  limiter.enqueue(new Refusing());
+  limiter.release(connection);
+  assert.deepEqual(granted, [["accepts", connection]]);
+  assert.deepEqual([limiter.inFlight, limiter.queued], [1, 1]);
+  limiter.release(connection);
+  assert.deepEqual([limiter.inFlight, limiter.queued, connection.inFlight], [0, 0, 0]);
 });
 
 test("quantiles are within a bucket of the exact ones", () => {
