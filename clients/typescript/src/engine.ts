@@ -329,16 +329,17 @@ class Execution<R> extends Waiter<Connection> {
     this.refuse(ErrorCode.CLIENT_QUEUE_TIMEOUT, cause);
   }
 
-  /** Sends the request, and returns true. A call that is late ends, and false is returned. */
+  /** Sends the request, and returns true. A call that is late, cancelled or of a closed client ends: false. */
   grant(connection: Connection): boolean {
     const { settings } = this.engine;
     const now = performance.now();
     clearTimeout(this.timer);
     this.queuedMs += now - this.entered;
-    if (now >= this.deadline) {
-      this.refuseLate();
-      return false;
-    }
+    // A signal or a close ends its calls one by one, and each passes its place to a call that ends next.
+    if (this.engine.closed) this.end();
+    else if (this.options?.signal?.aborted) this.cancel();
+    else if (now >= this.deadline) this.refuseLate();
+    if (this.resolve === undefined) return false;
     const attemptMs = settings.retryStrategy.responseTimeoutMs;
     const isShort = attemptMs !== undefined && now + attemptMs < this.deadline;
     this.limitMs = isShort ? attemptMs : this.deadlineMs;

@@ -183,6 +183,27 @@ test("calls that wait when their deadline passes end one after another, and lose
   assert.deepEqual([client.metrics().inFlight, client.metrics().queued], [0, 0]);
 });
 
+test("the server receives no waiting call of a signal or of a client that ends", async (context) => {
+  for (const name of ["signal", "close"]) {
+    const client = await clientOf(context, server.address, CONFIGURATION.withRequestsInFlightMax(20));
+    await client.get("k");
+    const controller = new AbortController();
+    const options = { signal: controller.signal };
+    const keys = Array.from({ length: 2000 }, (_, at) => `never ${name} ${at}`);
+    const calls = keys.map((key) => client.set(key, "v", options));
+    assert.equal(client.metrics().queued, 1980);
+    if (name === "close") client.close();
+    else controller.abort();
+    assert.ok((await Promise.all(calls)).every((result) => codeOf(result) === "CANCELLED"));
+    assert.deepEqual([client.metrics().inFlight, client.metrics().queued], [0, 0]);
+    await sleep(200);
+    const other = await clientOf(context, server.address);
+    const present = [];
+    for (const key of keys.slice(20)) if ((await other.get(key)).type === "hit") present.push(key);
+    assert.deepEqual(present, []);
+  }
+});
+
 test("a signal keeps no listeners of calls that have ended", async (context) => {
   const client = await clientOf(context, server.address);
   const { signal } = new AbortController();
