@@ -171,6 +171,29 @@ def test_a_sent_call_is_cancelled(own_server):
         assert client.get("k").outcome == "miss" and client.metrics().in_flight == 0
 
 
+def test_a_call_that_is_cancelled_when_its_place_is_granted_is_not_sent(server):
+    with CacheClient(server.grpc_address, CONFIGURATION) as client:
+        cancellation = Cancellation()
+        limiter = client._engine._limiter
+        acquire = limiter.acquire
+
+        def acquire_and_cancel(*args):
+            connection = acquire(*args)
+            cancellation.cancel()
+            return connection
+
+        limiter.acquire = acquire_and_cancel
+
+        def send(*args):
+            pytest.fail("the request was sent")
+
+        client._engine._send_cancellable = client._engine._send_for_stream = send
+        for call in [lambda client: client.set("k", "v"), lambda client: client.get_batch(["k"])]:
+            cancellation = Cancellation()
+            assert code(call(client.with_cancellation(cancellation))) is ErrorCode.CANCELLED
+        assert client.metrics().in_flight == 0
+
+
 def test_a_cancelled_task_frees_its_place(own_server):
     async def run():
         async with CacheClientAsync(own_server.grpc_address, CONFIGURATION.with_requests_in_flight_max(2)) as client:

@@ -367,6 +367,9 @@ class SyncEngine(Engine):
                 now = monotonic()
                 if trace is not None:
                     trace.queued_s += now - started
+                if scope.cancellation is not None and scope.cancellation.cancelled:
+                    # Another call of the cancellation ended first and passed its place to this one.
+                    return NotSent.cancelled().error(call.method)
                 timeout_s = deadline - now
                 if timeout_s <= 0:
                     return NotSent.queue_timeout().error(call.method)
