@@ -36,7 +36,7 @@ public final class TopicSubscription implements AutoCloseable {
 
     private final Stream stream;
     private final Deque<TopicEvent> buffer = new ArrayDeque<>();
-    private final Deque<CompletableFuture<TopicEvent>> waiting = new ArrayDeque<>();
+    private final Deque<Reader> waiting = new ArrayDeque<>();
     private final CompletableFuture<Void> begun = new CompletableFuture<>();
     private TopicEvent end;
     private long sequence;
@@ -49,7 +49,43 @@ public final class TopicSubscription implements AutoCloseable {
         stream.open();
     }
 
-    /** The stream of the topic. Its lock guards the buffer. */
+    /**
+     * The future of a reader that waits. An event or the end is assigned to it under the lock, which removes it from
+     * the queue. It has left the queue before if its caller gave it up, so that no event is assigned to it.
+     */
+    private final class Reader extends CompletableFuture<TopicEvent> {
+        private boolean leave() {
+            synchronized (stream) {
+                return waiting.remove(this);
+            }
+        }
+
+        @Override
+        public boolean cancel(boolean mayInterrupt) {
+            return leave() ? super.cancel(mayInterrupt) : isCancelled();
+        }
+
+        @Override
+        public boolean completeExceptionally(Throwable thrown) {
+            return leave() && super.completeExceptionally(thrown);
+        }
+
+        @Override
+        public boolean complete(TopicEvent value) {
+            return leave() && super.complete(value);
+        }
+
+        /** Completes the future with what was assigned to it, on the executor. */
+        void completeLater(TopicEvent assigned) {
+            try {
+                stream.engine.configuration.executor().execute(() -> super.complete(assigned));
+            } catch (RejectedExecutionException e) {
+                super.complete(assigned);
+            }
+        }
+    }
+
+    /** The stream of the topic. Its lock guards the buffer and the queue of readers. */
     private final class Stream extends EventStream<SubscribeRequest, dev.gannet.v1.TopicEvent> {
         private final String topic;
 
@@ -111,46 +147,26 @@ public final class TopicSubscription implements AutoCloseable {
             begun.complete(null);
             end = error == null ? new TopicEvent.Closed() : new TopicEvent.Error(error);
             while (!waiting.isEmpty()) {
-                complete(waiting.poll(), end);
+                waiting.poll().completeLater(end);
             }
         }
     }
 
     /** Gives an event to the next reader. The lock of the stream is held. */
     private void deliver(TopicEvent event) {
-        CompletableFuture<TopicEvent> reader = waiting.poll();
+        Reader reader = waiting.poll();
         if (reader == null) {
             buffer.add(event);
         } else {
-            complete(reader, event);
+            reader.completeLater(event);
             stream.requestMore(1);
-        }
-    }
-
-    private void complete(CompletableFuture<TopicEvent> reader, TopicEvent event) {
-        Runnable completion = () -> {
-            // A reader that has given up gets no event; the next one gets it.
-            if (!reader.complete(event) && event != end) {
-                synchronized (stream) {
-                    CompletableFuture<TopicEvent> next = waiting.poll();
-                    if (next == null) {
-                        buffer.addFirst(event);
-                    } else {
-                        complete(next, event);
-                    }
-                }
-            }
-        };
-        try {
-            stream.engine.configuration.executor().execute(completion);
-        } catch (RejectedExecutionException e) {
-            completion.run();
         }
     }
 
     /**
      * Returns the next event. After the subscription has ended, it is {@link TopicEvent.Closed} or
-     * {@link TopicEvent.Error}, after the events that were received before.
+     * {@link TopicEvent.Error}, after the events that were received before. A future that is cancelled, or completed by
+     * the caller, takes no event: the next one gets it. {@code cancel} returns false if an event was assigned before.
      */
     public CompletableFuture<TopicEvent> next() {
         TopicEvent event;
@@ -160,7 +176,7 @@ public final class TopicSubscription implements AutoCloseable {
                 if (end != null) {
                     return CompletableFuture.completedFuture(end);
                 }
-                CompletableFuture<TopicEvent> reader = new CompletableFuture<>();
+                Reader reader = new Reader();
                 waiting.add(reader);
                 return reader;
             }

@@ -25,6 +25,8 @@ import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -120,6 +122,42 @@ class ServicesTest {
                 expected = expected == 0 ? item.sequence() : expected + 1;
                 assertEquals(expected, item.sequence());
             }
+        }
+    }
+
+    /** Events that were meant for readers that gave up must keep their order and the bound of the buffer. */
+    @Test
+    void readersThatGiveUpTakeNoEvents() {
+        ExecutorService executor = Executors.newSingleThreadExecutor();
+        try (CacheClient own = Servers.client(Servers.shared(), Configurations.Laptop.v1().withExecutor(executor));
+                TopicSubscription subscription = own.topicSubscribe(CACHE, "services order")) {
+            got(subscription.begun());
+            assertInstanceOf(TopicEvent.Heartbeat.class, got(subscription.next()));
+            CompletableFuture<Void> gate = new CompletableFuture<>();
+            executor.execute(gate::join);
+            for (int at = 0; at < 100; at++) {
+                CompletableFuture<TopicEvent> gone = subscription.next();
+                assertTrue(at % 2 == 0 ? gone.cancel(true) : gone.complete(new TopicEvent.Closed()));
+            }
+            CompletableFuture<TopicEvent> first = subscription.next();
+            for (int at = 0; at < 300; at++) {
+                success(client.topicPublish(CACHE, "services order", "message " + at));
+            }
+            eventually("the buffer is full", () -> subscription.buffered() == TopicSubscription.BUFFER_EVENTS);
+            // An event is assigned to it already.
+            assertFalse(first.cancel(true));
+            gate.complete(null);
+            TopicEvent event = got(first);
+            Servers.sleep(100);
+            assertEquals(TopicSubscription.BUFFER_EVENTS, subscription.buffered());
+            event = event instanceof TopicEvent.Heartbeat ? nextOf(subscription) : event;
+            for (int at = 0; at < 300; at++) {
+                TopicEvent.Item item = assertInstanceOf(TopicEvent.Item.class, event);
+                assertEquals("message " + at, item.valueString());
+                event = at < 299 ? nextOf(subscription) : event;
+            }
+        } finally {
+            executor.shutdown();
         }
     }
 
