@@ -54,7 +54,9 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
     private int retries;
     private Duration previousDelay = Duration.ZERO;
     private boolean isHedged;
-    private volatile ScheduledFuture<?> timer;
+    /** Ends the wait in the queue. Not the field of the retries: a place may be granted before it is assigned. */
+    private volatile ScheduledFuture<?> queueTimer;
+    private volatile ScheduledFuture<?> retryTimer;
     private volatile ScheduledFuture<?> hedgeTimer;
     private volatile Attempt first;
     private volatile Attempt second;
@@ -134,9 +136,10 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
             if (used != null) {
                 send(used);
             } else {
-                timer = schedule(this::leaveAtDeadline, deadline - System.nanoTime());
+                ScheduledFuture<?> own = schedule(this::leaveAtDeadline, deadline - System.nanoTime());
+                queueTimer = own;
                 if (!isQueued()) {
-                    cancel(timer);
+                    cancel(own);
                 }
                 // A cancellation before the request was queued did not find it in the queue.
                 if (isConcluded) {
@@ -158,7 +161,7 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
     /** Sends the request, which waited in the queue, on a connection. */
     void granted(Connection used) {
         queuedNs += System.nanoTime() - entered;
-        cancel(timer);
+        cancel(queueTimer);
         send(used);
     }
 
@@ -315,7 +318,7 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
             return;
         }
         engine.delayed.add(this);
-        timer = schedule(this::repeat, previousDelay.toNanos());
+        retryTimer = schedule(this::repeat, previousDelay.toNanos());
         // The client may have been closed before the call was in the set.
         if (engine.limiter.isClosed()) {
             refuse(Refusal.CLOSED);
@@ -376,7 +379,8 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
     /** Releases all that the call occupies, except the places of attempts, which they release when they have ended. */
     private void settle() {
         durationNs = System.nanoTime() - begun;
-        cancel(timer);
+        cancel(queueTimer);
+        cancel(retryTimer);
         cancel(hedgeTimer);
         if (retries > 0) {
             engine.delayed.remove(this);

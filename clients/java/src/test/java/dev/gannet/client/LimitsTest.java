@@ -18,10 +18,14 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Delayed;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 
 /** The bounds of a client: requests in flight, queue, connections, deadlines, and its end. */
@@ -164,6 +168,45 @@ class LimitsTest {
             calls.forEach(each -> error(ErrorCode.UNAVAILABLE, each));
             assertEquals(0, client.metrics().inFlight() + client.metrics().queued());
         }
+    }
+
+    /** A request that is sent and fails before its caller has begun the wait in the queue has the timers of both. */
+    @Test
+    void timersOfTheQueueAndOfRetriesAreApart() {
+        Configuration configuration = laptop().withRequestsInFlightMax(1).withDeadline(Duration.ofHours(2))
+                .withRetryStrategy(new RetryStrategy.FixedTimeout(Duration.ofHours(1), Duration.ofMinutes(1)));
+        Servers.Server own = Servers.own();
+        try (CacheClient client = Servers.client(own, configuration)) {
+            success(client.set(CACHE, "k", "v"));
+            own.pause();
+            CompletableFuture<GetResult> first = client.get(CACHE, "k");
+            ScheduledThreadPoolExecutor timers = client.engine.timers;
+            timers.setCorePoolSize(timers.getPoolSize() + timers.getQueue().size() + 10);
+            Thread caller = Thread.currentThread();
+            AtomicBoolean isKilled = new AtomicBoolean();
+            ThreadFactory threads = timers.getThreadFactory();
+            // The thread that begins a timer starts a thread of the pool.
+            timers.setThreadFactory(work -> {
+                if (Thread.currentThread() == caller && isKilled.compareAndSet(false, true)) {
+                    own.kill();
+                    eventually("both are repeated later", () -> client.engine.delayed.size() == 2);
+                    eventually("the queue and both retries have timers", () -> longTimers(timers) == 3);
+                }
+                return threads.newThread(work);
+            });
+            CompletableFuture<GetResult> second = client.get(CACHE, "k");
+            assertTrue(isKilled.get());
+            assertEquals(2, longTimers(timers));
+            assertTrue(second.cancel(true));
+            assertEquals(1, longTimers(timers));
+            assertTrue(first.cancel(true));
+            assertEquals(0, longTimers(timers));
+        }
+    }
+
+    private static long longTimers(ScheduledThreadPoolExecutor timers) {
+        return timers.getQueue().stream().filter(each -> each instanceof Delayed timer
+                && timer.getDelay(TimeUnit.MINUTES) >= 30).count();
     }
 
     @Test
