@@ -39,6 +39,12 @@ def test_only_idempotent_calls_are_repeated(connect):
         assert client.metrics().retries == retries
 
 
+def test_samples_are_repeated(connect):
+    client = connect(f"127.0.0.1:{free_port()}")
+    assert code(client.set_sample("k", 1)) is ErrorCode.UNAVAILABLE
+    assert client.metrics().retries == 3
+
+
 def test_no_retry(connect):
     client = connect(f"127.0.0.1:{free_port()}", CONFIGURATION.with_retry_strategy(NoRetry()))
     assert code(client.get("k")) is ErrorCode.UNAVAILABLE and client.metrics().retries == 0

@@ -235,7 +235,7 @@ export const DICTIONARY_DELETE = ofCache("DictionaryDelete", done, true);
 export const DICTIONARY_LENGTH = ofCache("DictionaryLength", length, true);
 
 export const SET_FETCH = ofCache("SetFetch", setElements, true);
-export const SET_SAMPLE = ofCache("SetSample", setElements, false);
+export const SET_SAMPLE = ofCache("SetSample", setElements, true);
 export const SET_UNION = ofCache("SetUnion", done, true);
 export const SET_REMOVE = ofCache("SetDifference", found(done), true);
 export const SET_SUBTRACT_FROM = ofCache("SetDifference", found(done), false);

@@ -129,14 +129,14 @@ const untilOf = (seconds: bigint): Date | undefined => (seconds === 0n ? undefin
 const apiToken = ({ token, refreshToken, endpoint, validUntil }: m.ApiTokenRead): ApiTokenSuccess =>
   new ApiTokenSuccess(token, refreshToken, untilOf(validUntil), endpoint);
 
-// The server stores no tokens: to issue one again changes nothing.
-const GENERATE = unary("Tokens", "GenerateApiToken", apiToken, true);
-const REFRESH = unary("Tokens", "RefreshApiToken", apiToken, true);
+// Each attempt would issue another valid token, and those of lost replies remain valid.
+const GENERATE = unary("Tokens", "GenerateApiToken", apiToken, false);
+const REFRESH = unary("Tokens", "RefreshApiToken", apiToken, false);
 const DISPOSABLE = unary(
   "Tokens",
   "GenerateDisposableToken",
   ({ token, endpoint, validUntil }) => new TokenSuccess(token, untilOf(validUntil), endpoint),
-  true,
+  false,
 );
 
 function permissionsOf(permissions: Permissions): m.Permissions {

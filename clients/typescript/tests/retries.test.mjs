@@ -34,6 +34,21 @@ test("only idempotent calls are repeated", async (context) => {
   }
 });
 
+test("samples are repeated, and no token is issued twice", async (context) => {
+  const client = await clientOf(context, await nowhere());
+  assert.equal(codeOf(await client.setSample("k", 1)), "UNAVAILABLE");
+  assert.equal(client.metrics().retries, 3);
+  const { tokens } = client;
+  for (const call of [
+    () => tokens.generateApiToken("all", "never"),
+    () => tokens.refreshApiToken("token", "refresh token"),
+    () => tokens.generateDisposableToken("all", 60),
+  ]) {
+    assert.equal(codeOf(await call()), "UNAVAILABLE", `${call}`);
+    assert.equal(client.metrics().retries, 3, `${call}`);
+  }
+});
+
 test("no retry", async (context) => {
   const client = await clientOf(context, await nowhere(), CONFIGURATION.withRetryStrategy(new NoRetry()));
   assert.equal(codeOf(await client.get("k")), "UNAVAILABLE");

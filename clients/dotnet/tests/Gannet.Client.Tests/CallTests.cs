@@ -43,10 +43,11 @@ namespace Gannet.Client.Tests
                 new[] { "Change", "MarkNode", "RemoveNode", "SetDifference", "SetNode" },
                 once.Intersect(often).OrderBy(name => name));
             var expected =
-                "Increment SetIf SetIfHash UpdateTtl DictionaryIncrement SetSample SetDifference SetPop ListPushFront "
+                "Increment SetIf SetIfHash UpdateTtl DictionaryIncrement SetDifference SetPop ListPushFront "
                 + "ListPushBack ListConcatenateFront ListConcatenateBack ListPopFront ListPopBack "
                 + "ListRemove ListRetain "
                 + "SortedSetIncrement CreateCache DeleteCache Publish LeaseGet LeaseSet "
+                + "GenerateApiToken RefreshApiToken GenerateDisposableToken "
                 + "RecordPut RecordAdd RecordAppend RecordTouch RecordDelete Change SetNode RemoveNode MarkNode";
             Assert.Equal(expected.Split(' ').OrderBy(name => name), once.OrderBy(name => name));
         }

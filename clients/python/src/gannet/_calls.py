@@ -368,7 +368,7 @@ DICTIONARY_DELETE = _of("Cache", "DictionaryDelete", _done, True)
 DICTIONARY_LENGTH = _of("Cache", "DictionaryLength", _length, True)
 
 SET_FETCH = _of("Cache", "SetFetch", _set_elements, True)
-SET_SAMPLE = _of("Cache", "SetSample", _set_elements, False)
+SET_SAMPLE = _of("Cache", "SetSample", _set_elements, True)
 SET_UNION = _of("Cache", "SetUnion", _done, True)
 SET_REMOVE = _of("Cache", "SetDifference", _found_or_miss, True)
 SET_SUBTRACT_FROM = _of("Cache", "SetDifference", _found_or_miss, False)

@@ -4,21 +4,21 @@ using Gannet.V1.Replies;
 
 namespace Gannet.Client.Engine
 {
-    // Tokens. The server stores none: to issue one again changes nothing.
+    // Tokens. Each attempt would issue another valid one, and those of lost replies remain valid.
     internal static partial class Calls
     {
         public static readonly Call<ApiTokenResult> GenerateApiToken = One(
-            Methods.TokensGenerateApiToken, ApiToken.Read, TokenOf, error => new ApiTokenResult.Error(error), true);
+            Methods.TokensGenerateApiToken, ApiToken.Read, TokenOf, error => new ApiTokenResult.Error(error), false);
 
         public static readonly Call<ApiTokenResult> RefreshApiToken = One(
-            Methods.TokensRefreshApiToken, ApiToken.Read, TokenOf, error => new ApiTokenResult.Error(error), true);
+            Methods.TokensRefreshApiToken, ApiToken.Read, TokenOf, error => new ApiTokenResult.Error(error), false);
 
         public static readonly Call<TokenResult> GenerateDisposableToken = One(
             Methods.TokensGenerateDisposableToken,
             DisposableToken.Read,
             reply => (TokenResult)new TokenResult.Success(reply.Token, reply.Endpoint, reply.ValidUntil),
             error => new TokenResult.Error(error),
-            true);
+            false);
 
         /// <summary>Returns an instant in seconds since 1970; null for 0, or beyond the year 9999.</summary>
         public static DateTimeOffset? InstantOf(ulong seconds) =>

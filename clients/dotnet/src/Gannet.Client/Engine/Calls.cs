@@ -267,7 +267,7 @@ namespace Gannet.Client.Engine
 
         public static readonly Call<SetResult> SetFetch = SetElements(Methods.CacheSetFetch, true);
 
-        public static readonly Call<SetResult> SetSample = SetElements(Methods.CacheSetSample, false);
+        public static readonly Call<SetResult> SetSample = SetElements(Methods.CacheSetSample, true);
 
         public static readonly Call<DoneResult> SetUnion = Done(Methods.CacheSetUnion, true);
 
