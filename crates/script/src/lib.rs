@@ -30,7 +30,6 @@ mod failure;
 mod library;
 mod machine;
 mod numbers;
-mod output;
 mod replies;
 mod results;
 mod sandbox;

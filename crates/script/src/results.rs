@@ -1,9 +1,8 @@
 //! Conversion of a script's result to a reply, as in Redis.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, check_room, put_bytes};
 use crate::catching::put_error;
 use crate::numbers::{number_in, put_general, put_head, to_integer};
-use crate::output::{check_room, put_bytes};
 use mlua::{Lua, String as LuaString, Table, Value};
 
 /// The maximum depth of nested tables in a result.

@@ -1,9 +1,11 @@
 //! Arguments of library functions, checked as Lua's C functions check them.
 
-use super::tables::STACK_VALUES_MAX;
 use crate::failure::bad_argument;
 use crate::numbers::to_integer;
 use mlua::{Lua, MultiValue, String as LuaString, Value};
+
+/// The number of values that the stack of a C function holds (`LUAI_MAXCSTACK`).
+pub(super) const STACK_VALUES_MAX: i64 = 8_000;
 
 /// The arguments of one call.
 pub(crate) struct Args<'a> {
@@ -75,7 +77,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Returns an error if a function cannot return one value more, because the stack cannot hold so many.
+/// Returns an error if a function cannot return one value more, because the stack is full then.
 pub(crate) fn check_results(results: &[Value]) -> mlua::Result<()> {
     if results.len() < STACK_VALUES_MAX as usize { Ok(()) } else { Err(mlua::Error::StackError) }
 }

@@ -1,9 +1,8 @@
 //! The table `redis` while a library is being loaded: registers functions, and calls no commands.
 
 use super::args::Args;
-use crate::caller::Caller;
+use crate::caller::{Caller, not_enough_memory};
 use crate::failure::reply;
-use crate::output::not_enough_memory;
 use crate::script::RegisteredFunction;
 use crate::shebang::{NAME_RULE, is_name, read_flag};
 use mlua::{Function, Lua, MultiValue, Scope, Table, Value};

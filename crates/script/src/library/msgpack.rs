@@ -1,10 +1,9 @@
 //! The library `cmsgpack`: MessagePack, with the texts and limits of lua-cmsgpack 0.4.0.
 
 use super::args::{Args, check_results};
-use crate::caller::Caller;
+use crate::caller::{Caller, check_room, put_bytes};
 use crate::failure::{at_caller, bad_argument, plain};
 use crate::numbers::{number_in, to_integer};
-use crate::output::{check_room, put_bytes};
 use mlua::{Lua, MultiValue, Scope, Table, Value};
 
 /// The depth at which nested tables are packed as nil.

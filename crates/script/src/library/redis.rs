@@ -1,11 +1,10 @@
 //! The table `redis`, also named `server`: calls of commands, replies, logging and constants.
 
-use crate::caller::{Caller, beyond_limit};
+use crate::caller::{Caller, beyond_limit, put_bytes};
 use crate::catching::error_table;
 use crate::events::MachineEvent;
 use crate::failure::reply;
 use crate::numbers::{number_in, put_general, put_head, to_integer};
-use crate::output::put_bytes;
 use crate::replies::ReplyReader;
 use crate::script::digest_in_pieces;
 use mlua::{Lua, MultiValue, Scope, Table, Value};

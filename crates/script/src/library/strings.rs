@@ -1,13 +1,12 @@
-//! The functions of `string` that may take long: searches by patterns, `rep`, and those that change all bytes of a text.
-//! They can be interrupted.
+//! The functions of `string` that may take long: searches by patterns, `rep`, and changes of all bytes of a text. They
+//! can be interrupted.
 
 use super::args::{Args, type_name};
 use super::matcher::{Extent, Matcher, Stop};
 use crate::HEAP_BYTES_MAX;
-use crate::caller::Caller;
+use crate::caller::{Caller, not_enough_memory, put_bytes};
 use crate::failure::{passed_on, plain, position};
 use crate::numbers::number_in;
-use crate::output::{not_enough_memory, put_bytes};
 use mlua::{Function, Lua, MultiValue, Scope, Table, Value};
 use std::cell::Cell;
 

@@ -10,10 +10,9 @@
 //! | `<` `>` `!N` space | little-endian, big-endian, alignment, nothing |
 
 use super::args::{Args, check_results};
-use crate::caller::Caller;
+use crate::caller::{Caller, check_room, put_bytes};
 use crate::failure::at_caller;
 use crate::numbers::{number_in, to_integer};
-use crate::output::{check_room, put_bytes};
 use mlua::{Lua, MultiValue, Scope, Table, Value};
 
 /// The maximum size of an integer in bytes.

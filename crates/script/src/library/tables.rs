@@ -6,13 +6,11 @@
 //! of a long list would hold its worker for as long as it likes. Long moves and copies are therefore loops in Lua, and
 //! short ones remain those of C.
 
-use super::args::Args;
+use super::args::{Args, STACK_VALUES_MAX};
 use crate::failure::{at_caller, passed_on, place_in_script, plain};
 use crate::sandbox::READ_ONLY;
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
-/// The number of values that the stack of a C function holds (`LUAI_MAXCSTACK`).
-pub(super) const STACK_VALUES_MAX: i64 = 8_000;
 /// The source of the functions.
 ///
 /// An error of C code has the position of its caller, which would be this source. So C code is called by `pcall`, which

@@ -1,11 +1,10 @@
 //! `cjson.encode`: writes a Lua value as JSON.
 
 use super::{DEPTH_MAX, InvalidNumbers, Settings};
-use crate::caller::Caller;
+use crate::caller::{Caller, check_room};
 use crate::failure::at_caller;
 use crate::library::args::type_name;
 use crate::numbers::{number_in, put_general};
-use crate::output::check_room;
 use mlua::{Lua, String as LuaString, Table, Value};
 use std::io::Write as _;
 
