@@ -28,6 +28,9 @@ pub(super) struct Journal {
     file_db: u32,
     /// Position to resume from; absent until the source has been read.
     pub position: Option<Position>,
+    /// The target's run that has the keys before the position; absent in journals of earlier builds.
+    #[serde(default)]
+    pub target_run: Option<String>,
     /// Outcomes of the keys before the position.
     pub counts: KeyCounts,
     /// Duration of the copy in seconds.
@@ -59,6 +62,7 @@ impl Journal {
             excluded: shown(&job.choice.excluded),
             file_db: job.file_db,
             position: None,
+            target_run: None,
             counts: KeyCounts::default(),
             spent_s: 0.0,
             resumed: 0,

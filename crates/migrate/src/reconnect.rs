@@ -46,6 +46,46 @@ pub(super) trait Reconnecting {
     fn name(&self) -> &str;
 }
 
+/// The run of a server. It ends when the server is restarted, and with it all that the server had in memory only.
+#[derive(Debug, Default)]
+pub(super) struct ServerRun {
+    /// Identifier of the present run; empty if the server does not report it, or is not connected yet.
+    id: String,
+    /// True if there was a connection to the server, or if an earlier process had one.
+    is_known: bool,
+    /// True if a later connection is to another run, or may be to another one.
+    has_ended: bool,
+}
+
+impl ServerRun {
+    /// Sets the run to which an earlier process was connected.
+    pub fn expect(&mut self, id: &str) {
+        (self.id, self.is_known) = (id.to_owned(), true);
+    }
+
+    /// Sets the run of a new connection. The run of a server that does not report it may have ended each time.
+    pub fn greet(&mut self, id: String) {
+        self.has_ended |= self.is_known && (id.is_empty() || id != self.id);
+        (self.id, self.is_known) = (id, true);
+    }
+
+    /// Returns the identifier of the present run.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns whether an earlier run has ended, or may have ended, since the last call of [`Self::take_end`].
+    pub const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Returns a sentence about the end of an earlier run of the server `name`, once.
+    pub fn take_end(&mut self, name: &str) -> Option<String> {
+        let verb = if self.id.is_empty() { "may have been" } else { "was" };
+        std::mem::take(&mut self.has_ended).then(|| format!("{name} {verb} restarted"))
+    }
+}
+
 /// Runs `work`, with as many reconnects as `context` allows. Repeated work starts from its beginning, so it must keep
 /// the results of earlier replies outside itself.
 pub(super) fn persist<S: Reconnecting, T>(
@@ -157,5 +197,32 @@ pub(super) fn sleep(span: Duration, is_stopped: &dyn Fn() -> bool) -> bool {
             return true;
         }
         std::thread::sleep(left.min(STEP));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ends_when_another_one_replies_and_may_end_if_none_is_reported() {
+        let mut run = ServerRun::default();
+        run.greet("a".to_owned());
+        run.greet("a".to_owned());
+        assert_eq!((run.has_ended(), run.take_end("s")), (false, None));
+        run.greet("b".to_owned());
+        // A second loss before the end is taken does not hide it.
+        run.greet("b".to_owned());
+        assert_eq!(run.take_end("s").as_deref(), Some("s was restarted"));
+        assert_eq!(run.take_end("s"), None);
+        let mut run = ServerRun::default();
+        run.greet(String::new());
+        assert!(!run.has_ended());
+        run.greet(String::new());
+        assert_eq!(run.take_end("s").as_deref(), Some("s may have been restarted"));
+        let mut run = ServerRun::default();
+        run.expect("of an earlier process");
+        run.greet("a".to_owned());
+        assert!(run.has_ended());
     }
 }

@@ -36,7 +36,7 @@ pub fn run(job: &CopyJob, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) ->
     let context = Context { retries: super::RetryPolicy { attempts: 0, ..job.retries }, is_stopped, tell: &tell };
     let mut kept = JournalFile::open(job)?;
     let mut target = CopyTarget::new(&job.to, &job.connect);
-    target.reach(&context)?;
+    target.reach(kept.journal.target_run.as_deref(), &context)?;
     let first = context;
     let context = Context { retries: job.retries, ..first };
     let mut source = ItemSource::open(job, kept.journal.position.as_ref(), &first, &context)?;
@@ -50,6 +50,8 @@ pub fn run(job: &CopyJob, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) ->
         pace: CopyPace::new(job.keys_per_s, job.bytes_per_s),
         clock: Instant::now(),
         rates: Rates::new(kept.journal.counts.done()),
+        restarts: 0,
+        keep: &keep,
     };
     let result = if kept.journal.is_complete {
         keep(
@@ -129,6 +131,20 @@ struct Copy<'a> {
     pace: CopyPace,
     clock: Instant,
     rates: Rates,
+    /// Number of times that this process has begun again, because a server was restarted.
+    restarts: u32,
+    /// Called with notes for the outcome.
+    keep: &'a dyn Fn(String),
+}
+
+/// The outcome of copying a batch.
+enum BatchEnd {
+    /// Items of this many bytes were stored, or there were none.
+    Stored(u64),
+    /// A server was restarted, as this sentence reports.
+    Restarted(String),
+    /// The source has no more items.
+    SourceEnd,
 }
 
 type SharedView<'v, 'w> = RefCell<&'v mut (dyn View + 'w)>;
@@ -152,34 +168,31 @@ impl Copy<'_> {
         kept: &mut JournalFile,
         view: &SharedView<'_, '_>,
     ) -> Result<(), MigrateError> {
-        let (job, context) = (self.job, self.context);
+        if let Some(why) = restart_of(source, target) {
+            self.begin_again(&why, source, target, kept)?;
+        }
         let mut counts = kept.journal.counts.clone();
         let spent_s = kept.journal.spent_s;
         // Keys that were only listed do not count against the rate.
         let mut paced = counts.seen - counts.not_chosen;
         kept.journal.position = source.position();
+        kept.journal.target_run = Some(target.run().to_owned());
         kept.write()?;
         let mut written = Instant::now();
         self.pace.begin(self.now_ns());
         let result = loop {
-            let ask = BatchRequest {
-                choice: &job.choice,
-                sample: Sample::ALL,
-                keys_max: self.pace.keys_max(BATCH_KEYS_MAX),
-                bytes_max: self.pace.bytes_max(BATCH_BYTES_MAX),
-                target,
-                to_compare: false,
-            };
-            let items = match source.next(&ask, &mut counts, context) {
-                Ok(Some(items)) => items,
-                Ok(None) => break Ok(true),
+            let bytes = match self.batch(source, target, &mut counts) {
+                Ok(BatchEnd::Stored(bytes)) => bytes,
+                Ok(BatchEnd::SourceEnd) => break Ok(true),
+                Ok(BatchEnd::Restarted(why)) => {
+                    (counts, paced) = (KeyCounts::default(), 0);
+                    match self.begin_again(&why, source, target, kept) {
+                        Ok(()) => continue,
+                        Err(fault) => break Err(fault),
+                    }
+                }
                 Err(fault) => break Err(fault),
             };
-            let bytes = items.iter().map(Item::weight).sum();
-            match target.store(&items, job.overwrite, context) {
-                Ok(outcomes) => count(&items, outcomes, target, &mut counts),
-                Err(fault) => break Err(fault),
-            }
             if let Some(position) = source.position() {
                 kept.journal.position = Some(position);
                 kept.journal.counts = counts.clone();
@@ -190,7 +203,7 @@ impl Copy<'_> {
                 written = Instant::now();
             }
             self.show("copying", source, &counts, view);
-            if job.limit.is_some_and(|limit| counts.copied >= limit) {
+            if self.job.limit.is_some_and(|limit| counts.copied >= limit) {
                 break Ok(false);
             }
             let keys = counts.seen - counts.not_chosen;
@@ -207,6 +220,70 @@ impl Copy<'_> {
         // Unlike the written journal, the reported counts include keys copied after the last resumable position.
         kept.journal.counts = counts;
         result.map(drop)
+    }
+
+    /// Copies the next batch.
+    fn batch(
+        &self,
+        source: &mut ItemSource,
+        target: &mut CopyTarget,
+        counts: &mut KeyCounts,
+    ) -> Result<BatchEnd, MigrateError> {
+        let (job, context) = (self.job, self.context);
+        let ask = BatchRequest {
+            choice: &job.choice,
+            sample: Sample::ALL,
+            keys_max: self.pace.keys_max(BATCH_KEYS_MAX),
+            bytes_max: self.pace.bytes_max(BATCH_BYTES_MAX),
+            target,
+            to_compare: false,
+        };
+        let Some(items) = source.next(&ask, counts, context)? else {
+            target.confirm(context)?;
+            return Ok(restart_of(source, target).map_or(BatchEnd::SourceEnd, BatchEnd::Restarted));
+        };
+        if let Some(why) = source.take_restart() {
+            return Ok(BatchEnd::Restarted(why));
+        }
+        let outcomes = target.store(&items, job.overwrite, context)?;
+        if let Some(why) = target.take_restart() {
+            return Ok(BatchEnd::Restarted(why));
+        }
+        let outcomes = outcomes.expect("each item has an outcome, because the target was not restarted");
+        count(&items, outcomes, target, counts);
+        Ok(BatchEnd::Stored(items.iter().map(Item::weight).sum()))
+    }
+
+    /// Returns to the first key and resets the counts: the position in a source that was restarted is not valid any
+    /// more, and a target that was restarted may have lost the keys before the position.
+    fn begin_again(
+        &mut self,
+        why: &str,
+        source: &mut ItemSource,
+        target: &CopyTarget,
+        kept: &mut JournalFile,
+    ) -> Result<(), MigrateError> {
+        source.rewind()?;
+        self.rates = Rates::new(0);
+        kept.journal.counts = KeyCounts::default();
+        kept.journal.position = source.position();
+        kept.journal.target_run = Some(target.run().to_owned());
+        kept.write()?;
+        self.report_restart(format!("{why}: the copy begins again with all keys, and so do its counts"))
+    }
+
+    /// Reports that a part of the copy begins again.
+    ///
+    /// # Errors
+    /// If that is too often, because the copy might never end.
+    fn report_restart(&mut self, text: String) -> Result<(), MigrateError> {
+        self.restarts += 1;
+        if self.restarts > self.job.retries.attempts.max(1) {
+            return Err(MigrateError::Lost(format!("{text}; this was the restart number {}", self.restarts)));
+        }
+        (self.context.tell)(&text);
+        (self.keep)(text);
+        Ok(())
     }
 
     /// Reads a sample of the source again, and the same keys at the target.
@@ -226,6 +303,8 @@ impl Copy<'_> {
             seconds: source.counts_seconds() || target.has_flags(),
         };
         source.rewind()?;
+        // The comparison reads all keys, also of a server that was restarted before.
+        source.take_restart();
         self.rates = Rates::new(0);
         self.pace.begin(self.now_ns());
         let mut counts = KeyCounts::default();
@@ -239,6 +318,12 @@ impl Copy<'_> {
                 to_compare: true,
             };
             let Some(items) = source.next(&ask, &mut counts, context)? else { return Ok(()) };
+            if let Some(why) = source.take_restart() {
+                self.report_restart(format!("{why}: the comparison begins again with all keys"))?;
+                source.rewind()?;
+                (counts, *verified) = (KeyCounts::default(), Verified::default());
+                continue;
+            }
             let found = target.read(&items, context)?;
             for (item, found) in items.iter().zip(&found) {
                 verified.add(item, found, measure);
@@ -273,6 +358,12 @@ impl Copy<'_> {
             left_s,
         });
     }
+}
+
+/// Returns a sentence about a restart of a server, once.
+fn restart_of(source: &mut ItemSource, target: &mut CopyTarget) -> Option<String> {
+    let (of_source, of_target) = (source.take_restart(), target.take_restart());
+    of_source.or(of_target)
 }
 
 /// Counts the outcomes of `items`.

@@ -3,8 +3,8 @@
 use super::item::{Item, KeyValue, Lookup};
 use super::memcached::{self, Memcached};
 use super::place::{Protocol, ServerAddress};
-use super::reconnect::{ConnectSettings, Context, persist};
-use super::redis::{Others, Redis, Wanted};
+use super::reconnect::{ConnectSettings, Context, Reconnecting, ServerRun, persist};
+use super::redis::{Others, Redis, Wanted, ping};
 use super::{BATCH_BYTES_MAX, MigrateError};
 
 /// The outcome of storing an item.
@@ -40,11 +40,51 @@ impl CopyTarget {
         }
     }
 
-    /// Connects, so that an unreachable target is reported before anything is read.
-    pub fn reach(&mut self, context: &Context<'_>) -> Result<(), MigrateError> {
+    /// Connects, so that an unreachable target is reported before anything is read. `run` is the server's run that has
+    /// the keys of an earlier process.
+    pub fn reach(&mut self, run: Option<&str>, context: &Context<'_>) -> Result<(), MigrateError> {
+        if let Some(run) = run {
+            self.server_run().0.expect(run);
+        }
         match self {
             Self::Memcached(memcached) => persist(memcached, context, |_| Ok(())),
             Self::Redis(redis) => persist(redis, context, |_| Ok(())),
+        }
+    }
+
+    /// Returns the run of the server, and the server's name.
+    fn server_run(&mut self) -> (&mut ServerRun, String) {
+        match self {
+            Self::Memcached(memcached) => {
+                let name = memcached.name().to_owned();
+                (&mut memcached.run, name)
+            }
+            Self::Redis(redis) => {
+                let name = redis.name().to_owned();
+                (&mut redis.run, name)
+            }
+        }
+    }
+
+    /// Returns the identifier of the server's run; empty if the server does not report it.
+    pub fn run(&self) -> &str {
+        match self {
+            Self::Memcached(memcached) => memcached.run.id(),
+            Self::Redis(redis) => redis.run.id(),
+        }
+    }
+
+    /// Returns a sentence about a restart of the server, once. Keys that were stored before may be lost.
+    pub fn take_restart(&mut self) -> Option<String> {
+        let (run, name) = self.server_run();
+        run.take_end(&name)
+    }
+
+    /// Sends a request without effect, so that a restart of the server after the last store is noticed.
+    pub fn confirm(&mut self, context: &Context<'_>) -> Result<(), MigrateError> {
+        match self {
+            Self::Memcached(memcached) => persist(memcached, context, Memcached::confirm),
+            Self::Redis(redis) => persist(redis, context, ping),
         }
     }
 
@@ -87,21 +127,24 @@ impl CopyTarget {
         }
     }
 
-    /// Stores `items` and returns an outcome for each.
+    /// Stores `items` and returns an outcome for each. Stores nothing more, and returns `None`, after a restart of the
+    /// server, because the copy begins again then.
     pub fn store(
         &mut self,
         items: &[Item],
         overwrite: bool,
         context: &Context<'_>,
-    ) -> Result<Vec<StoreOutcome>, MigrateError> {
+    ) -> Result<Option<Vec<StoreOutcome>>, MigrateError> {
         let mut outcomes = vec![None; items.len()];
         match self {
-            Self::Memcached(memcached) => {
-                persist(memcached, context, |side| side.store(items, overwrite, &mut outcomes))?
-            }
-            Self::Redis(redis) => persist(redis, context, |side| side.store(items, overwrite, &mut outcomes))?,
+            Self::Memcached(memcached) => persist(memcached, context, |side| {
+                if side.run.has_ended() { Ok(()) } else { side.store(items, overwrite, &mut outcomes) }
+            })?,
+            Self::Redis(redis) => persist(redis, context, |side| {
+                if side.run.has_ended() { Ok(()) } else { side.store(items, overwrite, &mut outcomes) }
+            })?,
         }
-        Ok(outcomes.into_iter().map(|outcome| outcome.expect("each item has an outcome")).collect())
+        Ok(outcomes.into_iter().collect())
     }
 
     /// Reads the keys of `items` from the target.

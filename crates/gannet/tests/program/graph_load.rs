@@ -18,8 +18,12 @@ fn serve(folder: &Folder) -> (Serving, SocketAddr) {
 }
 
 fn serve_with(folder: &Folder, more: &[&str]) -> (Serving, SocketAddr) {
+    serve_at("127.0.0.1:0", folder, more)
+}
+
+fn serve_at(resp: &str, folder: &Folder, more: &[&str]) -> (Serving, SocketAddr) {
     let file = folder.file("graphs");
-    let words = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB"];
+    let words = ["--memcached", "127.0.0.1:0", "--resp", resp, "--admin", "none", "--memory", "16MiB"];
     let mut serving = Serving::start(&[&words[..], &["--graph-file", &file], more].concat());
     let addr = serving.addr_behind("Redis clients connect to ");
     (serving, addr)
@@ -174,6 +178,33 @@ fn load_whose_server_closes_midway_names_lines_and_resumes() {
     let (_serving, addr) = serve(&folder);
     let (code, out, err) = load(addr, &file, &[&["--format", "csv"][..], &more].concat());
     assert!(code == 0 && out.starts_with(&format!("{EDGES} edges, ")), "{code} {out}{err}");
+    let redis = &mut Redis::connect(addr);
+    for node in [1, 500, 1000] {
+        assert_eq!(redis.ask(&format!("G.COUNT g {node} knows")), ":70", "node {node}");
+    }
+}
+
+#[test]
+fn load_during_which_the_server_restarts_is_complete_and_notes_it() {
+    const EDGES: u64 = 70_000;
+    let folder = Folder::new("graph-load-restart");
+    let file = file_of_long_edges(&folder, EDGES);
+    let (serving, addr) = serve(&folder);
+    assert_eq!(Redis::connect(addr).ask("G.TYPE g knows SCHEMA note"), "+OK");
+    let server = addr.to_string();
+    let words = ["graph", "load", &file, "--server", &server, "--graph", "g", "--type", "knows", "--format", "csv"];
+    let more = ["--part-size", "64KiB", "--retries", "40"];
+    let client = gannet(&[&words[..], &more].concat()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let client = client.expect("it runs");
+    let redis = &mut Redis::connect(addr);
+    while redis.ask("G.COUNT g 1 knows")[1..].parse::<u64>().expect("a number") < 5 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    killed(serving);
+    let (_serving, addr) = serve_at(&server, &folder, &["--graph-memory", "90MiB"]);
+    let ended = client.wait_with_output().expect("a child");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && err.contains("the server was restarted since the first part"), "{err}");
     let redis = &mut Redis::connect(addr);
     for node in [1, 500, 1000] {
         assert_eq!(redis.ask(&format!("G.COUNT g {node} knows")), ":70", "node {node}");

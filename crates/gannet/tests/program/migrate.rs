@@ -506,6 +506,100 @@ fn copy_continues_after_a_server_restart_and_aborts_if_it_stays_down() {
     assert_eq!((outcome.counts.seen, outcome.resumed), (1000, 1), "{out}");
 }
 
+/// Copies with `args` and a journal, and restarts a server with `restart` when keys are copied. If `is_resumed`, the
+/// copy is killed before that, and resumed after it. Returns the outcome.
+fn copy_across_a_restart(
+    folder: &Folder,
+    args: &[&str],
+    is_resumed: bool,
+    restart: impl FnOnce() -> Option<()>,
+) -> Option<CopyOutcome> {
+    let (json, journal) = (folder.file("outcome.json"), folder.file("j"));
+    let _ = std::fs::remove_file(&journal);
+    let args = [args, &["--resume", &journal, "--retries", "40"]].concat();
+    let mut child = Running::begin(&[&args[..], &["--rate", "1000", "--json", &json, "--quiet"]].concat());
+    wait_until("a journal with copied keys", || journal_copied(&journal) >= 300);
+    let outcome = if is_resumed {
+        child.kill();
+        restart()?;
+        migrate(folder, &args, 0).0
+    } else {
+        restart()?;
+        assert_eq!(child.code(), Some(0));
+        outcome_of(&std::fs::read_to_string(&json).unwrap())
+    };
+    assert_whole(&outcome);
+    Some(outcome)
+}
+
+/// Checks that the outcome has a note about the restart of the server at `place`.
+fn assert_note_of_restart(outcome: &CopyOutcome, place: &str) {
+    let note = format!("{place} was restarted: the copy begins again");
+    assert!(outcome.notes.iter().any(|found| found.starts_with(&note)), "{}", outcome.text());
+}
+
+#[test]
+fn no_key_is_lost_if_the_source_restarts_during_the_copy_or_before_it_resumes() {
+    let folder = Folder::new("source-restart");
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let (port, place) = (old.port, old.place("redis"));
+    let mut client = Resp::to(port);
+    (0..2000).for_each(|n| drop(client.say(&format!("SET k{n} {n}"))));
+    client.say("SAVE");
+    let mut source = Some(old);
+    for is_resumed in [false, true] {
+        let Some(new) = Peer::redis(&[]) else { return };
+        let args = ["--from", &place, "--to", &new.place("redis"), "--verify", "all"];
+        let outcome = copy_across_a_restart(&folder, &args, is_resumed, || {
+            drop(source.take());
+            source = Some(Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()])?);
+            Some(())
+        });
+        let Some(outcome) = outcome else { return };
+        let (counts, text) = (&outcome.counts, outcome.text());
+        assert_eq!(Resp::to(new.port).say("DBSIZE"), Answer::Int(2000), "{text}");
+        assert_eq!((counts.seen, counts.copied + counts.already_there), (2000, 2000), "{text}");
+        assert!(counts.already_there >= 300, "{text}");
+        assert_note_of_restart(&outcome, &place);
+        assert_eq!(outcome.verified.unwrap().same, 2000, "{text}");
+    }
+}
+
+/// Starts Gannet for both protocols on these ports, with an empty store.
+fn serve_at(memcached: u16, resp: u16) -> Serving {
+    let (memcached, resp) = (format!("127.0.0.1:{memcached}"), format!("127.0.0.1:{resp}"));
+    let args = ["--memcached", &memcached, "--resp", &resp, "--admin", "none", "--memory", "64MiB", "--workers", "1"];
+    Serving::start(&args)
+}
+
+#[test]
+fn no_key_is_lost_if_the_target_restarts_during_the_copy_or_before_it_resumes() {
+    let folder = Folder::new("target-restart");
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let place = old.place("redis");
+    let mut client = Resp::to(old.port);
+    (0..2000).for_each(|n| drop(client.say(&format!("SET k{n} {n}"))));
+    let (memcached, resp) = (free_port(), free_port());
+    for to in [format!("redis://127.0.0.1:{resp}"), format!("memcached://127.0.0.1:{memcached}")] {
+        for is_resumed in [false, true] {
+            let mut serving = serve_at(memcached, resp);
+            // Without a comparison nothing else shows that the target lacks keys.
+            let args = ["--from", &place, "--to", &to, "--verify", "none"];
+            let outcome = copy_across_a_restart(&folder, &args, is_resumed, || {
+                serving.signal("KILL");
+                serving.ended();
+                serving = serve_at(memcached, resp);
+                Some(())
+            });
+            let outcome = outcome.expect("the server starts");
+            let text = outcome.text();
+            assert_eq!(Resp::to(resp).say("DBSIZE"), Answer::Int(2000), "{text}");
+            assert_eq!((outcome.counts.seen, outcome.counts.copied), (2000, 2000), "{text}");
+            assert_note_of_restart(&outcome, &to);
+        }
+    }
+}
+
 #[test]
 fn a_saved_file_is_copied_to_either_kind_of_server() {
     let folder = Folder::new("file");

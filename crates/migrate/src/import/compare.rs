@@ -4,7 +4,7 @@ use super::job::{ImportJob, ImportPart};
 use crate::choice::{Choice, Sample};
 use crate::counts::KeyCounts;
 use crate::place::{CopyEndpoint, ServerAddress};
-use crate::reconnect::{Context, persist};
+use crate::reconnect::{Context, Reconnecting, persist};
 use crate::redis::{Redis, have};
 use crate::source::{BatchRequest, ItemSource};
 use crate::target::CopyTarget;
@@ -25,7 +25,7 @@ pub(super) fn compare(
         let copy = copy_job(job, *from, *to);
         let source = ItemSource::open(&copy, None, context, context)?;
         let mut target = CopyTarget::new(&copy.to, &copy.connect);
-        target.reach(context)?;
+        target.reach(None, context)?;
         walks.push((source, target));
     }
     let keys = walks.iter().filter_map(|(source, _)| source.keys()).sum::<u64>().max(1);
@@ -49,6 +49,7 @@ pub(super) fn compare(
                 to_compare: true,
             };
             let Some(items) = source.next(&ask, &mut seen, context)? else { break };
+            go_on(source.take_restart())?;
             let found = target.read(&items, context)?;
             items.iter().zip(&found).for_each(|(item, found)| verified.add(item, found, measure));
             show();
@@ -59,6 +60,12 @@ pub(super) fn compare(
         show();
     }
     Ok(verified)
+}
+
+/// Ends the comparison after a restart of the server whose keys are listed, because some of them would be left out.
+fn go_on(restart: Option<String>) -> Result<(), MigrateError> {
+    let end = |why| Err(MigrateError::Lost(format!("{why} during the comparison, which cannot continue")));
+    restart.map_or(Ok(()), end)
 }
 
 /// Counts the keys of a sample that only the target has.
@@ -74,6 +81,8 @@ fn find_extra(
     let mut cursor = 0;
     loop {
         let (next, mut keys) = persist(&mut target, context, |target| target.scan(cursor, BATCH_KEYS_MAX))?;
+        let name = target.name().to_owned();
+        go_on(target.run.take_end(&name))?;
         keys.retain(|key| sample.takes(key));
         let at_source = persist(&mut source, context, |source| have(source, &keys))?;
         let mut present = at_source.iter();

@@ -12,7 +12,7 @@ use link::Link;
 use protocol::memcache::client::{self, Expect, ParsedReply, Reply, ReplyPosition, ServerError};
 
 use super::place::{Login, ServerAddress};
-use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
+use super::reconnect::{ConnectSettings, Reconnecting, RequestError, ServerRun};
 
 pub(super) use dump::ListedKey;
 pub(super) use store::why_unstorable;
@@ -32,7 +32,8 @@ pub(super) struct Memcached {
     pub has_meta: bool,
     /// Seconds by which the server's clock is ahead of this host's; 0 if the difference is negligible.
     pub skew_s: i64,
-    is_known: bool,
+    /// The run of the server.
+    pub run: ServerRun,
 }
 
 impl Memcached {
@@ -44,7 +45,7 @@ impl Memcached {
             name: server.to_string(),
             has_meta: true,
             skew_s: 0,
-            is_known: false,
+            run: ServerRun::default(),
         }
     }
 
@@ -117,15 +118,20 @@ impl Memcached {
         }
     }
 
-    /// Requests the value of `name` in the server's general statistics (`stats`).
-    fn statistic(&mut self, name: &[u8]) -> Result<Option<u64>, RequestError> {
+    /// Sends a request that every server supports, and reads its replies.
+    pub fn confirm(&mut self) -> Result<(), RequestError> {
+        self.statistics([]).map(|[]| ())
+    }
+
+    /// Requests the values of `names` in the server's general statistics (`stats`).
+    fn statistics<const N: usize>(&mut self, names: [&[u8]; N]) -> Result<[Option<u64>; N], RequestError> {
         client::stats(self.link.out(), b"");
-        let mut found = None;
+        let mut found = [None; N];
         while !self.answer(Expect::Stats, |reply, _| {
             Ok(match reply {
                 Reply::Stat { name: reported, value } => {
-                    if reported == name {
-                        found = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+                    if let Some(at) = names.iter().position(|name| *name == reported) {
+                        found[at] = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
                     }
                     false
                 }
@@ -149,9 +155,6 @@ impl Reconnecting for Memcached {
                 return Err(RequestError::Refused(format!("the user {user:?} or the password is wrong")));
             }
         }
-        if self.is_known {
-            return Ok(());
-        }
         client::meta_noop(self.link.out());
         self.has_meta = self.answer(Expect::UntilNoop, |reply, _| match reply {
             Reply::MetaNoop => Ok(true),
@@ -159,11 +162,17 @@ impl Reconnecting for Memcached {
             Reply::Error(error) => Err(refused(error)),
             _ => Err(RequestError::Refused("the server sent an unexpected reply to mn".to_owned())),
         })?;
-        if let Some(time_s) = self.statistic(b"time")? {
+        let [pid, uptime_s, time_s] = self.statistics([b"pid", b"uptime", b"time"])?;
+        // The server's own clock has the same value in both statistics, so the start of a run is exact.
+        let run = pid.zip(uptime_s).zip(time_s).map(|((pid, uptime_s), time_s)| {
+            let started_s = time_s.saturating_sub(uptime_s);
+            format!("process {pid} of {started_s}")
+        });
+        self.run.greet(run.unwrap_or_default());
+        if let Some(time_s) = time_s {
             let skew_s = time_s as i64 - UnixMillis::now().secs() as i64;
             self.skew_s = if skew_s.abs() < SKEW_S_MIN { 0 } else { skew_s };
         }
-        self.is_known = true;
         Ok(())
     }
 

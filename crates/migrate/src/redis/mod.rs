@@ -14,7 +14,7 @@ use link::Link;
 use protocol::resp::client::{CommandLine, ParsedValue, Value, command, value};
 
 use super::place::{Login, ServerAddress};
-use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
+use super::reconnect::{ConnectSettings, Reconnecting, RequestError, ServerRun};
 
 pub use graph_load::{
     EdgePart, EdgeText, GraphLoadCounts, GraphLoadJob, GraphLoadProgress, GraphLoadServer, GraphLoadTarget,
@@ -33,10 +33,9 @@ pub(super) struct Redis {
     login: Option<Login>,
     name: String,
     db: u32,
-    /// Identifier of this run of the server, because cursors are valid in one run only. Empty if the server does not
-    /// report it.
-    pub run_id: String,
-    /// Number of keys in the database at the first connection; 0 if the server does not report it.
+    /// The run of the server, because cursors are valid in one run only.
+    pub run: ServerRun,
+    /// Number of keys in the database when the connection was opened; 0 if the server does not report it.
     pub keys: u64,
     /// True if `SET` supports absolute expiries.
     has_set_at: bool,
@@ -48,7 +47,6 @@ pub(super) struct Redis {
     has_rename: bool,
     /// Milliseconds by which the server's clock is ahead of this host's; 0 if the difference is negligible.
     pub skew_ms: i64,
-    is_known: bool,
 }
 
 impl Redis {
@@ -59,14 +57,13 @@ impl Redis {
             login: server.login.clone(),
             name: server.to_string(),
             db: server.db,
-            run_id: String::new(),
+            run: ServerRun::default(),
             keys: 0,
             has_set_at: false,
             has_expire_time: false,
             has_field_times: false,
             has_rename: true,
             skew_ms: 0,
-            is_known: false,
         }
     }
 
@@ -123,6 +120,7 @@ impl Redis {
         })
     }
 
+    /// Reads the run and the properties of the server, which another version may have after a restart.
     fn learn(&mut self) -> Result<(), RequestError> {
         let info = |redis: &mut Self| {
             redis.put(&[b"INFO", b"server"]);
@@ -135,7 +133,7 @@ impl Redis {
         };
         let info_text = info(self)?.unwrap_or_default();
         let field = |name: &str| info_text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        self.run_id = field("run_id").unwrap_or_default().to_owned();
+        self.run.greet(field("run_id").unwrap_or_default().trim().to_owned());
         let version = field("redis_version").unwrap_or_default();
         let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -155,7 +153,6 @@ impl Redis {
             let skew_ms = time_ms - own;
             self.skew_ms = if skew_ms.abs() < SKEW_MS_MIN { 0 } else { skew_ms };
         }
-        self.is_known = true;
         Ok(())
     }
 }
@@ -166,6 +163,11 @@ pub(super) fn stream_offset(server: &mut Redis) -> Result<Option<u64>, RequestEr
         let info = String::from_utf8_lossy(answer.text()?).into_owned();
         Some(info.lines().find_map(|line| line.strip_prefix("master_repl_offset:")?.trim().parse().ok()))
     })
+}
+
+/// Sends a request without effect, and reads its reply.
+pub(super) fn ping(server: &mut Redis) -> Result<(), RequestError> {
+    server.request(&[b"PING"], |_| Some(()))
 }
 
 /// Returns for each key whether the server has it.
@@ -200,7 +202,7 @@ impl Reconnecting for Redis {
             let db = self.db.to_string();
             self.request(&[b"SELECT", db.as_bytes()], |_| Some(()))?;
         }
-        if self.is_known { Ok(()) } else { self.learn() }
+        self.learn()
     }
 
     fn name(&self) -> &str {

@@ -141,6 +141,15 @@ impl ItemSource {
         }
     }
 
+    /// Returns a sentence about a restart of the source's server after which the source must be rewound, once.
+    pub fn take_restart(&mut self) -> Option<String> {
+        match self {
+            // The list of keys stays valid.
+            Self::Memcached(_) | Self::File(_) => None,
+            Self::Redis(walk) => walk.take_restart(),
+        }
+    }
+
     /// Returns to the beginning.
     pub fn rewind(&mut self) -> Result<(), MigrateError> {
         match self {

@@ -29,19 +29,19 @@ impl KeyWalk {
         context: &Context<'_>,
     ) -> Result<Self, MigrateError> {
         let mut server = Redis::new(server, &job.connect);
-        persist(&mut server, context, |_| Ok(()))?;
-        let mut walk = Self { server, cursor: 0, is_over: false, page: VecDeque::new(), keys_at_once: BATCH_KEYS_MAX };
-        if let Some(Position::Cursor { cursor, is_over, run_id }) = position {
-            if *run_id == walk.server.run_id {
-                (walk.cursor, walk.is_over) = (*cursor, *is_over);
-            } else {
-                let name = walk.server.name();
-                (context.tell)(&format!("{name} was restarted: its keys are read again from the beginning"));
-            }
+        let (mut cursor, mut is_over) = (0, false);
+        if let Some(Position::Cursor { cursor: next, is_over: was_over, run_id }) = position {
+            server.run.expect(run_id);
+            (cursor, is_over) = (*next, *was_over);
         }
-        Ok(walk)
+        persist(&mut server, context, |_| Ok(()))?;
+        if server.run.has_ended() {
+            (cursor, is_over) = (0, false);
+        }
+        Ok(Self { server, cursor, is_over, page: VecDeque::new(), keys_at_once: BATCH_KEYS_MAX })
     }
 
+    /// Returns the next items. Returns none if the server was restarted, because the cursor is not valid any more.
     pub fn next(
         &mut self,
         ask: &BatchRequest<'_>,
@@ -53,7 +53,10 @@ impl KeyWalk {
                 return Ok(None);
             }
             let cursor = self.cursor;
-            let (next, keys) = persist(&mut self.server, context, |server| server.scan(cursor, ask.keys_max))?;
+            let scanned = persist(&mut self.server, context, |server| {
+                if server.run.has_ended() { Ok(None) } else { server.scan(cursor, ask.keys_max).map(Some) }
+            })?;
+            let Some((next, keys)) = scanned else { return Ok(Some(Vec::new())) };
             self.page = keys.into_iter().filter(|key| ask.takes(key, counts)).collect();
             (self.cursor, self.is_over) = (next, next == 0);
         }
@@ -75,8 +78,14 @@ impl KeyWalk {
 
     /// Returns the current position; `None` in the middle of a page.
     pub fn position(&self) -> Option<Position> {
-        let (cursor, is_over, run_id) = (self.cursor, self.is_over, self.server.run_id.clone());
+        let (cursor, is_over, run_id) = (self.cursor, self.is_over, self.server.run.id().to_owned());
         self.page.is_empty().then_some(Position::Cursor { cursor, is_over, run_id })
+    }
+
+    /// Returns a sentence about a restart of the server, once. The walk must be rewound then.
+    pub fn take_restart(&mut self) -> Option<String> {
+        let name = self.server.name().to_owned();
+        self.server.run.take_end(&name)
     }
 
     pub fn rewind(&mut self) {

@@ -202,7 +202,7 @@ impl GraphLoadTarget for GraphLoadServer {
     }
 
     fn run(&self) -> &str {
-        &self.redis.run_id
+        self.redis.run.id()
     }
 }
 
