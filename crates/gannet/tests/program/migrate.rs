@@ -565,6 +565,29 @@ fn no_key_is_lost_if_the_source_restarts_during_the_copy_or_before_it_resumes() 
     }
 }
 
+#[test]
+fn comparison_begins_again_if_the_source_restarts() {
+    let folder = Folder::new("compare-restart");
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let Some(new) = Peer::redis(&[]) else { return };
+    let (port, place) = (old.port, old.place("redis"));
+    let mut client = Resp::to(port);
+    (0..2000).for_each(|n| drop(client.say(&format!("SET k{n} {n}"))));
+    client.say("SAVE");
+    let (json, journal, to) = (folder.file("outcome.json"), folder.file("j"), new.place("redis"));
+    let args = ["--from", &place, "--to", &to, "--resume", &journal, "--json", &json, "--quiet"];
+    let mut child = Running::begin(&[&args[..], &["--rate", "1000", "--verify", "all", "--retries", "40"]].concat());
+    let text = || std::fs::read_to_string(&journal).unwrap_or_default();
+    wait_until("the end of the copy itself", || text().contains("\"is_complete\": true"));
+    drop(old);
+    let Some(_old) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
+    assert_eq!(child.code(), Some(0));
+    let outcome = outcome_of(&std::fs::read_to_string(&json).unwrap());
+    let text = outcome.text();
+    assert!(text.contains(&format!("{place} was restarted: the comparison begins again")), "{text}");
+    assert_eq!((outcome.counts.copied, outcome.verified.unwrap().looked_for), (2000, 2000), "{text}");
+}
+
 /// Starts Gannet for both protocols on these ports, with an empty store.
 fn serve_at(memcached: u16, resp: u16) -> Serving {
     let (memcached, resp) = (format!("127.0.0.1:{memcached}"), format!("127.0.0.1:{resp}"));
