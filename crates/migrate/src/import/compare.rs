@@ -115,3 +115,81 @@ fn copy_job(job: &ImportJob, from: u32, to: u32) -> CopyJob {
         retries: job.retries,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reconnect::{ConnectSettings, RetryPolicy};
+
+    /// Starts a server without keys, each of whose connections is to another run. If `restarts`, a walk over its keys
+    /// loses the connection after the first page.
+    fn server(restarts: bool) -> ServerAddress {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("redis://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for (run, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+                std::thread::spawn(move || serve(stream, run, restarts));
+            }
+        });
+        let Ok(CopyEndpoint::Server(server)) = address.parse() else { panic!("{address}") };
+        server
+    }
+
+    fn serve(mut stream: TcpStream, run: usize, restarts: bool) -> Option<()> {
+        let words = BufReader::new(stream.try_clone().ok()?).lines();
+        let mut has_scanned = false;
+        for word in words.map_while(Result::ok) {
+            let reply = match word.as_str() {
+                "server" => format!("${}\r\nrun_id:{run}\r\n", format!("run_id:{run}").len()),
+                "COMMAND" => "*0\r\n".to_owned(),
+                "DBSIZE" => ":0\r\n".to_owned(),
+                "TIME" => "*0\r\n".to_owned(),
+                "SCAN" if has_scanned => return None,
+                "SCAN" if restarts => "*2\r\n$1\r\n7\r\n*0\r\n".to_owned(),
+                "SCAN" => "*2\r\n$1\r\n0\r\n*0\r\n".to_owned(),
+                _ => continue,
+            };
+            has_scanned |= word == "SCAN" && restarts;
+            stream.write_all(reply.as_bytes()).ok()?;
+        }
+        None
+    }
+
+    #[test]
+    fn comparison_ends_with_an_error_if_a_server_whose_keys_are_listed_restarts() {
+        let pause = Duration::from_millis(1);
+        let context = Context {
+            retries: RetryPolicy { attempts: 3, pause_min: pause, pause_max: pause },
+            is_stopped: &|| false,
+            tell: &|_| {},
+        };
+        for (of_source, of_target) in [(false, false), (true, false), (false, true)] {
+            let job = ImportJob {
+                from: server(of_source),
+                to: server(of_target),
+                db: None,
+                flush: false,
+                bytes_per_s: None,
+                cut_over: true,
+                verify: ImportPart::All,
+                connect: ConnectSettings { tls: None, timeout: Duration::from_secs(10) },
+                retries: context.retries,
+            };
+            let compared = compare(&job, &[(0, 0)], &context, &|| {});
+            let restarted = match (of_source, of_target) {
+                (false, false) => {
+                    assert_eq!(compared.map(|verified| verified.looked_for), Ok(0));
+                    continue;
+                }
+                (true, _) => &job.from,
+                (false, true) => &job.to,
+            };
+            let expected = format!("{restarted} was restarted during the comparison, which cannot continue");
+            assert_eq!(compared.map(drop), Err(MigrateError::Lost(expected)));
+        }
+    }
+}
