@@ -250,6 +250,37 @@ func TestOneClientComputesAValueWhileTheOthersWait(t *testing.T) {
 	}
 }
 
+// The wait for the value of another client ends at the deadline of the client, or when its caller cancels it.
+func TestWaitForAComputedValueEnds(t *testing.T) {
+	client, ctx := sharedClient(t), testContext(t)
+	compute := func(context.Context) ([]byte, error) { return nil, errors.New("the other client computes it") }
+	if _, won := got[gannet.LeaseResult](t)(client.LeaseGet(ctx, "default", "waited")).(*gannet.LeaseWon); !won {
+		t.Fatal("another client has the lease")
+	}
+	short := newClient(t, gannet.NoToken(shared.address()), gannet.LaptopV1().WithDeadline(300*time.Millisecond))
+	begun := time.Now()
+	_, err := short.GetOrCompute(ctx, "default", "waited", time.Minute, compute)
+	wantCode(t, err, gannet.CodeTimeout)
+	if passed := time.Since(begun); passed < 290*time.Millisecond || passed > 4*time.Second {
+		t.Fatal(passed)
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	time.AfterFunc(200*time.Millisecond, cancel)
+	_, err = client.GetOrCompute(cancelled, "default", "waited", time.Minute, compute)
+	wantCode(t, err, gannet.CodeCancelled)
+	// The time of the computation does not count.
+	slow := func(context.Context) ([]byte, error) {
+		time.Sleep(400 * time.Millisecond)
+		return []byte("v"), nil
+	}
+	value := got[[]byte](t)(short.GetOrCompute(ctx, "default", "slow", time.Minute, slow))
+	equal(t, string(value), "v")
+	hit := got[gannet.LeaseResult](t)(client.LeaseGet(ctx, "default", "slow"))
+	if _, stored := hit.(*gannet.LeaseHit); !stored {
+		t.Fatalf("%#v", hit)
+	}
+}
+
 // The server takes 0 ms for no change of the time to live, for its default or for none.
 func TestTimeThatHasPassedIsRefusedAndNotForgotten(t *testing.T) {
 	client, ctx := sharedClient(t), testContext(t)

@@ -124,14 +124,21 @@ func (c *Client) LeaseStale(ctx context.Context, cache, key string, keep time.Du
 
 // GetOrCompute returns the value of a key. If there is none, one of all clients that ask for it computes and stores it,
 // and the others wait for it, or return the stale value if there is one. An error of compute is returned as it is; the
-// lease of the server then ends by its time. The value lives for ttl.
+// lease of the server then ends by its time. The value lives for ttl. The deadline of the configuration or of the
+// context, whichever is earlier, bounds all calls and waits together; that of the configuration leaves out compute.
 func (c *Client) GetOrCompute(
 	ctx context.Context, cache, key string, ttl time.Duration,
 	compute func(context.Context) ([]byte, error), options ...LeaseOption,
 ) ([]byte, error) {
 	waits := ExponentialBackoff{Initial: 2 * time.Millisecond, Max: 100 * time.Millisecond}
+	end := time.Now().Add(c.engine.configuration.deadline)
+	limited, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 	for delay := time.Duration(0); ; {
-		result, err := c.LeaseGet(ctx, cache, key, options...)
+		result, err := c.LeaseGet(limited, cache, key, options...)
+		if delay > 0 && isLate(err) {
+			return nil, leaseWaitError(ctx, key)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -139,9 +146,12 @@ func (c *Client) GetOrCompute(
 		case *LeaseHit:
 			return result.Value, nil
 		case *LeaseWon:
+			remaining := time.Until(end)
 			value, err := compute(ctx)
 			if err == nil {
-				_, err = c.LeaseSet(ctx, cache, key, result.Token, value, TTL(ttl))
+				setting, cancel := context.WithTimeout(ctx, remaining)
+				defer cancel()
+				_, err = c.LeaseSet(setting, cache, key, result.Token, value, TTL(ttl))
 			}
 			return value, err
 		case *LeaseWait:
@@ -150,9 +160,23 @@ func (c *Client) GetOrCompute(
 			}
 		}
 		delay, _ = waits.Delay(0, delay)
-		if !sleep(ctx, delay) {
-			return nil, newError(CodeTimeout, "cannot get '"+key+"'", "the client that computes it has not stored it",
-				"raise the deadline of the context, or lower LeaseTime", ctx.Err())
+		if !sleep(limited, delay) {
+			return nil, leaseWaitError(ctx, key)
 		}
 	}
+}
+
+// isLate returns true for the error of a call whose deadline has passed.
+func isLate(err error) bool {
+	late, isOwn := err.(*Error)
+	return isOwn && (late.Code == CodeTimeout || late.Code == CodeClientQueueTimeout)
+}
+
+// leaseWaitError returns the error of a wait for the value of another client, which the deadline or the caller ended.
+func leaseWaitError(ctx context.Context, key string) *Error {
+	if ctx.Err() == context.Canceled {
+		return refusalCancelled.error(methodLeaseGet.name)
+	}
+	return newError(CodeTimeout, "cannot get '"+key+"'", "the client that computes it has not stored it",
+		"raise the deadline of the configuration or of the context, or lower LeaseTime", context.DeadlineExceeded)
 }

@@ -136,7 +136,7 @@ ASYNC_TEXTS = [
     (r"import Any, Callable, Iterable", "import Any, Awaitable, Callable, Iterable"),
     (r"Callable\[\[\], Bytes\]", "Callable[[], Awaitable[Bytes]]"),
     (r"encoded\(fill\(\)\)", "encoded(await fill())"),
-    (r"(?<!await )self\.(lease_get|lease_set)\(", r"await self.\1("),
+    (r"self\._engine\.call\((c\.LEASE_\w+)", r"await self._engine.call(\1"),
     (r"(def _call\w*\(.*\)) -> Union\[R, CacheError\]:", r"\1 -> Awaitable[Union[R, CacheError]]:"),
     (r"(?m)^    def ((?!_|with_|metrics|graph\()\w+)\(", r"    async def \1("),
     (r"(return|=) self\.(_call\w*)\(", r"\1 await self.\2("),

@@ -139,6 +139,31 @@ def test_a_caller_waits_for_a_value_until_its_deadline(server):
         assert time.monotonic() - started < 2
 
 
+def test_all_calls_of_a_fill_have_one_deadline(server):
+    def fill():
+        time.sleep(0.3)
+        return b"v"
+
+    with CacheClient(server.grpc_address, CONFIGURATION) as client:
+        client.delete("fill")
+        assert isinstance(client.lease_get("fill", lease=300 * MS), LeaseWon)
+        engine, sent = client._engine, []
+        call = engine.call
+
+        def observed(called, request, scope):
+            sent.append((called.method, time.monotonic(), scope.deadline_s))
+            return call(called, request, scope)
+
+        engine.call = observed
+        started = time.monotonic()
+        assert client.with_deadline(5 * SECOND).get_or_fill("fill", fill) == GetHit(b"v")
+        *gets, (method, at, deadline_s) = sent
+        assert len(gets) > 3 and {get[0] for get in gets} == {"LeaseGet"} and method == "LeaseSet"
+        assert all(at + deadline_s <= started + 5.1 for _, at, deadline_s in gets)
+        # The time of the computation does not count.
+        assert deadline_s < gets[-1][2] and at + deadline_s >= started + 5.2
+
+
 def test_an_exception_of_a_fill_reaches_its_caller(server):
     def fail():
         raise LookupError("no such row")

@@ -82,6 +82,14 @@ const LEASE_STALE = unary("Leases", "LeaseStale", (reply) => (reply.found ? SUCC
 const WAIT_MS_MIN = 5;
 const WAIT_MS_MAX = 100;
 
+/** The codes of a call whose deadline has passed. */
+const LATE: ReadonlySet<ErrorCode> = new Set([ErrorCode.TIMEOUT, ErrorCode.CLIENT_QUEUE_TIMEOUT]);
+
+function notStoredInTime(): CacheError {
+  const cause = "the client that has the lease did not store the value before the deadline";
+  return errorOfClient(ErrorCode.TIMEOUT, LEASE_GET.method, cause, "raise the deadline, or lower leaseSeconds");
+}
+
 /** The leases of one cache. */
 export class Leases extends Opaque {
   /** @internal */
@@ -123,7 +131,8 @@ export class Leases extends Opaque {
 
   /**
    * Returns the value of a key. If it is missing or old, one of all clients calls `fill` and stores its result; the
-   * others get the old value, or wait for the new one, at most until the deadline.
+   * others get the old value, or wait for the new one, at most until the deadline. It bounds all calls and waits
+   * together; the time of `fill` does not count.
    *
    * An exception of `fill` rejects the promise; another client gets the lease when it ends. If the value that `fill`
    * returned cannot be stored, the caller gets it nevertheless.
@@ -131,25 +140,27 @@ export class Leases extends Opaque {
   async getOrFill(key: Bytes, fill: () => Bytes | Promise<Bytes>, options: FillOptions = {}): Promise<GetResult> {
     const { acceptOld = true, signal } = options;
     const end = performance.now() + (options.deadlineMs ?? this.engine.settings.deadlineMs);
+    const remaining = (): FillOptions => ({ ...options, deadlineMs: Math.max(0, end - performance.now()) });
+    let current = options;
     for (let waitMs = WAIT_MS_MIN; ; waitMs = Math.min(WAIT_MS_MAX, 2 * waitMs)) {
-      const found = await this.get(key, options);
-      if (found.type === "hit" || found.type === "error") return found;
+      const found = await this.get(key, current);
+      if (found.type === "hit") return found;
+      if (found.type === "error") return current !== options && LATE.has(found.code) ? notStoredInTime() : found;
       if (found.type === "won") {
+        current = remaining();
         const value = await fill();
-        await this.set(key, found.token, value, options);
+        await this.set(key, found.token, value, current);
         return new GetHit(typeof value === "string" ? Buffer.from(value, "utf8") : value);
       }
       const old = found.oldBytes();
       if (acceptOld && old !== undefined) return new GetHit(old);
-      if (performance.now() + waitMs >= end) {
-        const cause = "the client that has the lease did not store the value before the deadline";
-        return errorOfClient(ErrorCode.TIMEOUT, LEASE_GET.method, cause, "raise the deadline, or lower leaseSeconds");
-      }
+      if (performance.now() + waitMs >= end) return notStoredInTime();
       try {
         await sleep(waitMs, undefined, { signal: signal as AbortSignal });
       } catch {
         return errorOfClient(ErrorCode.CANCELLED, LEASE_GET.method, "the caller cancelled it");
       }
+      current = remaining();
     }
   }
 }

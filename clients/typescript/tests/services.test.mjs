@@ -97,6 +97,30 @@ test("a computation that fails or hangs reaches its callers", async () => {
   assert.equal(codeOf(await leases.getOrFill("list", fail)), "FAILED_PRECONDITION");
 });
 
+test("all calls of a fill have one deadline, without the time of the computation", async (context) => {
+  const own = await clientOf(context, server.address);
+  const { engine } = own.leases;
+  const sent = [];
+  const call = engine.call;
+  engine.call = (...args) => {
+    sent.push([args[0].method, performance.now(), args[3].deadlineMs]);
+    return call.apply(engine, args);
+  };
+  assert.equal((await client.leases.get("k", { leaseSeconds: 0.3 })).type, "won");
+  const started = performance.now();
+  const fill = async () => (await sleep(300), "v");
+  assert.equal((await own.leases.getOrFill("k", fill, { deadlineMs: 5000 })).valueString(), "v");
+  const gets = sent.slice(0, -1);
+  assert.ok(gets.length > 3);
+  for (const [method, at, deadlineMs] of gets) {
+    assert.equal(method, "LeaseGet");
+    assert.ok(at + deadlineMs <= started + 5100, `${at - started} ${deadlineMs}`);
+  }
+  const [method, at, deadlineMs] = sent.at(-1);
+  assert.equal(method, "LeaseSet");
+  assert.ok(deadlineMs < gets.at(-1)[2] && at + deadlineMs >= started + 5200, `${at - started} ${deadlineMs}`);
+});
+
 // Records.
 
 const BINS = {

@@ -114,7 +114,9 @@ namespace Gannet.Client
         /// A value that expires within this time is computed again by one client; none is if it is null.
         /// </param>
         /// <param name="lease">The time after which another client gets the lease; 10 s if it is null.</param>
-        /// <param name="deadline">The time for each call, and for the wait.</param>
+        /// <param name="deadline">
+        /// The time for all calls and waits together; that of the configuration if it is null.
+        /// </param>
         /// <param name="cancellationToken">Cancels the call. It is passed to <paramref name="compute"/>.</param>
         /// <returns>A hit, a miss if no other client has computed the value in time, or an error.</returns>
         /// <exception cref="ArgumentOutOfRangeException">A time is below 1 ms.</exception>
@@ -130,30 +132,39 @@ namespace Gannet.Client
         {
             _ = compute ?? throw new ArgumentNullException(nameof(compute));
             var limit = caller.Engine.LimitOf(deadline);
+            var remaining = limit;
             var started = System.Diagnostics.Stopwatch.GetTimestamp();
             for (var wait = WaitMin; ; wait = Times.Least(WaitMax, wait * 2))
             {
-                var found = await GetAsync(key, recache, lease, deadline, cancellationToken).ConfigureAwait(false);
+                var found = await GetAsync(key, recache, lease, remaining, cancellationToken).ConfigureAwait(false);
+                var left = limit - Clock.Since(started);
                 switch (found)
                 {
                     case LeaseResult.Hit hit:
                         return new GetResult.Hit(hit.ValueBytes);
+                    case LeaseResult.Error late when wait > WaitMin && IsLate(late.Code):
+                        return GetResult.Miss.Instance;
                     case LeaseResult.Error error:
                         return new GetResult.Error(error.Details);
                     case LeaseResult.Won won:
                         var value = await compute(cancellationToken).ConfigureAwait(false);
-                        await SetAsync(key, won.Token, value, ttl, deadline, cancellationToken).ConfigureAwait(false);
+                        left = Times.NotNegative(left);
+                        await SetAsync(key, won.Token, value, ttl, left, cancellationToken).ConfigureAwait(false);
                         return new GetResult.Hit(value.ToArray());
                     case LeaseResult.Wait old when acceptOld && old.OldBytes is ReadOnlyMemory<byte> bytes:
                         return new GetResult.Hit(bytes);
                 }
-                if (Clock.Since(started) + wait >= limit)
+                if (wait >= left)
                 {
                     return GetResult.Miss.Instance;
                 }
                 await Task.Delay(wait, cancellationToken).OrCancelled(cancellationToken).ConfigureAwait(false);
+                remaining = Times.NotNegative(limit - Clock.Since(started));
             }
         }
+
+        private static bool IsLate(ErrorCode code) =>
+            code == ErrorCode.Timeout || code == ErrorCode.ClientQueueTimeout;
     }
 
     /// <summary>The result of a get with a lease: <c>Hit</c>, <c>Won</c>, <c>Wait</c> or <c>Error</c>.</summary>

@@ -219,6 +219,25 @@ namespace Gannet.Client.Tests
             Assert.Equal(2, computed);
         }
 
+        [Test("leases: one deadline bounds all calls and waits of a computation")]
+        private static async Task OneDeadline()
+        {
+            var server = await Servers.SharedAsync();
+            using var relay = new Relay(server.GrpcPort);
+            await using var other = await EmptyAsync();
+            Assert.Is<LeaseResult.Won>(await other.Leases.GetAsync("k"));
+            await using var client = await CacheClient.CreateAsync(relay.Address, Servers.Configuration);
+            Assert.Is<GetResult.Miss>(await client.GetAsync("none"));
+            var started = System.Diagnostics.Stopwatch.StartNew();
+            var waiting = client.Leases.GetOrComputeAsync(
+                "k", _ => Task.FromResult<Bytes>("v"), deadline: TimeSpan.FromMilliseconds(1500));
+            await Task.Delay(800);
+            // The next question gets no reply.
+            relay.Gates[0].Hold();
+            Assert.Is<GetResult.Miss>(await waiting);
+            Assert.True(started.Elapsed < TimeSpan.FromMilliseconds(2100), "the deadline holds");
+        }
+
         [Test("leases: states, old values and tokens")]
         private static async Task Leases()
         {

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Iterable, List, Mapping, Optional, Tuple, TypeVar, Union, cast
 
 from gannet._proto import cache_pb2 as m
-from gannet._proto import leaderboards_pb2
+from gannet._proto import leaderboards_pb2, records_pb2
 
 Bytes = Union[str, bytes]
 
@@ -207,3 +207,17 @@ def by_score(
 def order(descending: bool) -> m.Order:
     """Returns the order of a sorted set."""
     return m.DESCENDING if descending else m.ASCENDING
+
+
+def lease_get(key: Bytes, recache: Optional[timedelta], lease: Optional[timedelta]) -> records_pb2.LeaseGetRequest:
+    """Returns the request of LeaseGet."""
+    return records_pb2.LeaseGetRequest(
+        key=encoded(key), recache_ms=milliseconds_or_0(recache), lease_ms=milliseconds_or_0(lease)
+    )
+
+
+def lease_set(key: Bytes, token: int, value: Bytes, ttl_ms: int) -> records_pb2.LeaseSetRequest:
+    """Returns the request of LeaseSet."""
+    return records_pb2.LeaseSetRequest(
+        key=encoded(key), token=unsigned_64("token", token), value=encoded(value), ttl_ms=ttl_ms
+    )

@@ -25,6 +25,9 @@ from gannet.topics import TopicReader, value_of
 
 R = TypeVar("R")
 
+# The codes of a call whose deadline has passed.
+_LATE = (ErrorCode.TIMEOUT, ErrorCode.CLIENT_QUEUE_TIMEOUT)
+
 
 class ServiceCalls:
     """The calls of a client on the services beside that of items and caches."""
@@ -74,10 +77,7 @@ class ServiceCalls:
         - recache: a value that expires within this time is filled by one caller, while the others get it.
         - lease: the time for which the winner may fill the value (10 s without it); then another caller wins.
         """
-        request = records_pb2.LeaseGetRequest(
-            key=q.encoded(key), recache_ms=q.milliseconds_or_0(recache), lease_ms=q.milliseconds_or_0(lease)
-        )
-        return self._call(c.LEASE_GET, request)
+        return self._call(c.LEASE_GET, q.lease_get(key, recache, lease))
 
     def lease_set(
         self, key: Bytes, token: int, value: Bytes, ttl: Optional[timedelta] = None
@@ -87,10 +87,7 @@ class ServiceCalls:
         If the value was changed or marked stale since then, the new one is stale: a caller fills it again.
         NotStored if the lease has ended, or the item was deleted.
         """
-        request = records_pb2.LeaseSetRequest(
-            key=q.encoded(key), token=q.unsigned_64("token", token), value=q.encoded(value), ttl_ms=self._ttl_ms(ttl)
-        )
-        return self._call(c.LEASE_SET, request)
+        return self._call(c.LEASE_SET, q.lease_set(key, token, value, self._ttl_ms(ttl)))
 
     def lease_stale(self, key: Bytes, ttl: Optional[timedelta] = None) -> r.FoundResult:
         """Marks a value stale: callers get it until one of them has filled it again. Miss if there is none.
@@ -112,24 +109,29 @@ class ServiceCalls:
         """Returns the value of a key. If there is none, one caller of all clients computes it by `fill`.
 
         The other callers get the old value if there is one, and otherwise wait for the new one until their deadline
-        (TIMEOUT). `recache` and `lease` are those of `lease_get`. A value that was computed is returned even if the
-        server cannot store it. An exception of `fill` reaches the caller; another caller wins when the lease ends.
+        (TIMEOUT), which bounds all calls and waits together, without the time of `fill`. `recache` and `lease` are
+        those of `lease_get`. A value that was computed is returned even if the server cannot store it. An exception of
+        `fill` reaches the caller; another caller wins when the lease ends.
         """
-        deadline = monotonic() + self._scope.deadline_s
+        scope = self._scope
+        deadline = monotonic() + scope.deadline_s
         delay_s = 0.002
         while True:
-            found = self.lease_get(key, recache=recache, lease=lease)
+            found = self._engine.call(c.LEASE_GET, q.lease_get(key, recache, lease), scope)
             if isinstance(found, r.LeaseHit):
                 return r.GetHit(found.value)
             if isinstance(found, r.LeaseWon):
+                scope = replace(scope, deadline_s=max(0.0, deadline - monotonic()))
                 value = q.encoded(fill())
-                self.lease_set(key, found.token, value, ttl)
+                request = q.lease_set(key, found.token, value, self._ttl_ms(ttl))
+                self._engine.call(c.LEASE_SET, request, scope)
                 return r.GetHit(value)
-            if isinstance(found, CacheError):
+            is_late = isinstance(found, CacheError) and scope is not self._scope and found.code in _LATE
+            if isinstance(found, CacheError) and not is_late:
                 return found
-            if found.stale_value is not None:
+            if isinstance(found, r.LeaseWait) and found.stale_value is not None:
                 return r.GetHit(found.stale_value)
-            if monotonic() + delay_s >= deadline:
+            if is_late or monotonic() + delay_s >= deadline:
                 return error_of_client(
                     ErrorCode.TIMEOUT,
                     c.LEASE_GET.method,
@@ -138,6 +140,7 @@ class ServiceCalls:
                 )
             self._engine.sleep(delay_s, self._scope)
             delay_s = min(2 * delay_s, 0.1)
+            scope = replace(scope, deadline_s=max(0.0, deadline - monotonic()))
 
     # Records.
 

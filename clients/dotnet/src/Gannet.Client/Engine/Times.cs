@@ -24,6 +24,8 @@ namespace Gannet.Client.Engine
             : throw new ArgumentOutOfRangeException(
                 name, $"cannot use {name} {timeMs}: it is negative; give milliseconds since 1970");
 
+        public static TimeSpan NotNegative(TimeSpan time) => time < TimeSpan.Zero ? TimeSpan.Zero : time;
+
         public static TimeSpan Least(TimeSpan one, TimeSpan other) => one < other ? one : other;
     }
 }
