@@ -59,7 +59,7 @@ def test_only_calls_that_may_be_repeated_are_retried():
     assert once & always == {"SetDifference"}, "a removal may be repeated, a subtraction from the set may not"
     # The changes of graphs have a second form, for requests with a time.
     assert once == {
-        "Increment", "SetIf", "SetIfHash", "UpdateTtl", "DictionaryIncrement", "SetSample", "SetDifference", "SetPop",
+        "Increment", "SetIf", "SetIfHash", "UpdateTtl", "DictionaryIncrement", "SetDifference", "SetPop",
         "ListPushFront", "ListPushBack", "ListConcatenateFront", "ListConcatenateBack", "ListPopFront", "ListPopBack",
         "ListRemove", "ListRetain", "SortedSetIncrement", "CreateCache", "DeleteCache", "Publish", "LeaseGet",
         "LeaseSet", "RecordPut", "RecordAdd", "RecordAppend", "RecordTouch", "RecordDelete", "GenerateApiToken",
