@@ -922,6 +922,31 @@ fn dumps_of_functions_are_restored_by_the_other_server() {
     server.stop();
 }
 
+/// Each library alone takes less than the limit of one library. Others waited for the sum of all of them.
+#[test]
+fn the_restoring_of_many_slow_libraries_is_given_up() {
+    let server = start(both());
+    let mut client = resp(&server);
+    let load = |client: &mut Replies, number: u32, rounds: u32| {
+        let text = format!(
+            "#!lua name=l{number}\nfor i = 1, {rounds} do end redis.register_function('f{number}', function() end)"
+        );
+        assert!(client.ask(&[b"FUNCTION", b"LOAD", text.as_bytes()]).starts_with(b"$"), "{text}");
+    };
+    for (rounds, count, is_restored) in [(1, 100, true), (500_000, 30, false)] {
+        (0..count).for_each(|number| load(&mut client, number, rounds));
+        let dump = bulk(&client.ask(&[b"FUNCTION", b"DUMP"]));
+        assert_eq!(client.ask(&[b"FUNCTION", b"FLUSH"]), b"+OK\r\n");
+        let reply = client.ask(&[b"FUNCTION", b"RESTORE", &dump]);
+        let want: &[u8] =
+            if is_restored { b"+OK" } else { b"-ERR Error registering functions: ERR FUNCTION LOAD timeout" };
+        assert!(reply.starts_with(want), "{}", show(&reply));
+        assert_eq!(client.ask(&[b"FCALL", b"f1", b"0"]).starts_with(b"-"), !is_restored);
+        assert_eq!(client.ask(&[b"FUNCTION", b"FLUSH"]), b"+OK\r\n");
+    }
+    server.stop();
+}
+
 #[test]
 fn functions_survive_a_restart_with_a_memory_file() {
     let path = std::env::temp_dir().join(format!("gannet-functions-{}", std::process::id()));

@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// The number of ticks after which the loading of a library is given up: about 10 ms.
 const LOAD_TICKS_MAX: usize = 200;
+/// The number of ticks after which the loading of the libraries of a dump is given up: about 50 ms. Other clients of the
+/// worker wait meanwhile.
+const RESTORE_TICKS_MAX: usize = 1_000;
 
 /// Executes `FUNCTION LOAD [REPLACE] text | DELETE name | LIST ... | DUMP | RESTORE dump [policy] | FLUSH [mode] | KILL
 /// | STATS | HELP`.
@@ -42,17 +45,20 @@ pub(in crate::resp) fn function<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     }
 }
 
-/// Loads a library into a Lua state. Returns the error reply if it is invalid.
-fn read(shared: &Shared, machine: &mut Machine, text: &[u8]) -> Result<Arc<Library>, Vec<u8>> {
+/// Loads a library into a Lua state, in at most `ticks_left` ticks, which it reduces. Returns the error reply if it is
+/// invalid.
+fn read(shared: &Shared, machine: &mut Machine, text: &[u8], ticks_left: &mut usize) -> Result<Arc<Library>, Vec<u8>> {
     let (name, header) = read_library(text).map_err(|error| error.message())?;
     let script = shared.scripts.create(text, header);
     machine.begin(Arc::clone(&script), std::iter::empty(), 0, false);
+    let ticks_max = LOAD_TICKS_MAX.min(*ticks_left);
     let (mut event, mut ticks) = (machine.step(Input::Load), 0);
     while event != MachineEvent::Done {
         ticks += 1;
-        event = machine.step(if ticks > LOAD_TICKS_MAX { Input::Kill } else { Input::Continue });
+        event = machine.step(if ticks > ticks_max { Input::Kill } else { Input::Continue });
     }
-    if ticks > LOAD_TICKS_MAX {
+    *ticks_left = ticks_left.saturating_sub(ticks);
+    if ticks > ticks_max {
         return Err(b"ERR Error registering functions: ERR FUNCTION LOAD timeout".to_vec());
     }
     let error = machine.with_result(|result| result.strip_prefix(b"-").map(|line| line.trim_ascii_end().to_vec()));
@@ -67,11 +73,11 @@ fn read(shared: &Shared, machine: &mut Machine, text: &[u8]) -> Result<Arc<Libra
 }
 
 /// Loads a library into one of the worker's Lua states.
-fn read_in_worker(call: &mut Call<'_, '_>, text: &[u8]) -> Result<Arc<Library>, Vec<u8>> {
+fn read_in_worker(call: &mut Call<'_, '_>, text: &[u8], ticks_left: &mut usize) -> Result<Arc<Library>, Vec<u8>> {
     let shared = Arc::clone(&call.ctx.shared);
     let mut machine = take_machine(call).map_err(|_| b"OOM cannot allocate the stack of a script".to_vec())?;
     let before = machine.heap_bytes() as u64;
-    let library = read(&shared, &mut machine, text);
+    let library = read(&shared, &mut machine, text, ticks_left);
     call.ctx.scripts.return_machine(machine, &shared.scripts, before);
     library
 }
@@ -86,7 +92,7 @@ pub fn load_persisted(shared: &Shared, libraries: &[(Vec<u8>, Vec<u8>)]) {
         Err(error) => return tracing::error!("cannot load the libraries of functions: {error}"),
     };
     for (_, text) in libraries {
-        let added = read(shared, &mut machine, text).and_then(|library| {
+        let added = read(shared, &mut machine, text, &mut { LOAD_TICKS_MAX }).and_then(|library| {
             shared.scripts.libraries.change(|set| set.add(library, true)).map_err(|error| error.message())
         });
         if let Err(error) = added {
@@ -110,7 +116,8 @@ fn load<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         replaces = true;
     }
-    let loaded = read_in_worker(call, args.next().unwrap_or_default()).and_then(|library| {
+    let text = args.next().unwrap_or_default();
+    let loaded = read_in_worker(call, text, &mut { LOAD_TICKS_MAX }).and_then(|library| {
         let name = library.name.clone();
         let changed = call.ctx.shared.scripts.libraries.change(|set| set.add(library, replaces));
         changed.map(|()| name).map_err(|error| error.message())
@@ -183,9 +190,9 @@ fn restore<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Err(ErrorReply::RestorePolicy.into());
     }
     let Some(texts) = read_dump(dump) else { return Err(ErrorReply::DumpDamaged.into()) };
-    let mut libraries = Vec::new();
+    let (mut libraries, mut ticks_left) = (Vec::new(), RESTORE_TICKS_MAX);
     for text in texts {
-        match read_in_worker(call, &text) {
+        match read_in_worker(call, &text, &mut ticks_left) {
             Ok(library) => libraries.push(library),
             Err(error) => return write_error(call, &error),
         }
