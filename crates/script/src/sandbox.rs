@@ -110,7 +110,7 @@ return function(...) return settle(pcall(...)) end,
     if name ~= nil then check_text('loadstring', 2, 2, name) end
     local is_refused = byte(text) == 27
     if is_refused then return compiled(true) end
-    if #text <= PIECE then return compiled(false, loadstring(text, name)) end
+    if type(text) == 'number' or #text <= PIECE then return compiled(false, loadstring(text, name)) end
     local at = 1
     local function next_piece()
       work(PIECE_WORK)

@@ -305,6 +305,13 @@ fn long_code_is_compiled_as_short_code_is() {
 }
 
 #[test]
+fn a_number_is_compiled_as_its_text() {
+    let mut machine = Machine::new().expect("a stack");
+    let refused = run(&mut machine, 1, "local f, e = loadstring(5) return e");
+    assert_eq!(refused, "$42\r\n[string \"5\"]:1: unexpected symbol near '5'\r\n");
+}
+
+#[test]
 fn a_library_whose_descriptions_are_long_is_refused() {
     let mut machine = Machine::new().expect("a stack");
     let text = "local text = ('x'):rep(300000) for i = 1, 10 do redis.register_function{function_name = 'f' .. i, \
