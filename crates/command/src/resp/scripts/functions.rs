@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// The number of ticks after which the loading of a library is given up: about 10 ms.
 const LOAD_TICKS_MAX: usize = 200;
-/// The number of ticks after which the loading of the libraries of a dump is given up: about 50 ms. Other clients of the
-/// worker wait meanwhile.
+/// The number of ticks after which the loading of the libraries of a dump is given up: about 50 ms. Other clients of
+/// the worker wait meanwhile.
 const RESTORE_TICKS_MAX: usize = 1_000;
 
 /// Executes `FUNCTION LOAD [REPLACE] text | DELETE name | LIST ... | DUMP | RESTORE dump [policy] | FLUSH [mode] | KILL
