@@ -431,7 +431,7 @@ impl Bench {
 fn every_answer_of_a_roomy_store_is_the_models() {
     for seed in seeds(0..12) {
         println!("repeat: GANNET_SEED={seed} cargo test -p gannet-segment --test model");
-        let (steps, store) = Bench::new(seed, 400 << 10, 300, false).run(20_000);
+        let (steps, store) = Bench::new(seed, 460 << 10, 300, false).run(20_000);
         let stats = store.stats();
         assert_eq!(stats.evicted, 0, "a roomy store evicts nothing: {stats:?}");
         assert!(stats.expired > 20 && stats.flushed > 20 && stats.relocated > 20, "{stats:?}");
