@@ -11,7 +11,7 @@
 use super::catalog::lower;
 use super::error::ErrorReply;
 use super::number::integer;
-use super::typed::live;
+use super::typed::{self, live};
 use crate::memory::budget::MemoryUse;
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -93,6 +93,7 @@ fn begin<'c>(
     let mut lens = [0; 2];
     for (key, len) in keys.into_iter().zip(&mut lens) {
         let key = call.key(key);
+        typed::is_there(call, &key)?;
         let item = live(call.guard.items().get(&key), call.ctx.view());
         if matches!(item, Some(segment::Item { value: Value::Typed { .. }, .. })) {
             return Err(ErrorReply::NotStrings.into());

@@ -168,8 +168,10 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let stored = match mode {
         PutMode::Add => store_absent(call, key, value, expire)?,
         PutMode::Replace => {
+            // Removes a record whose bins have all expired. The store decides: the item may be on flash.
             let place = call.key(key);
-            typed::is_there(call, &place)? && store_plain(call, key, value, mode, expire)?
+            typed::is_there(call, &place)?;
+            store_plain(call, key, value, mode, expire)?
         }
         mode => store_plain(call, key, value, mode, expire)?,
     };
@@ -346,7 +348,9 @@ pub(super) fn delex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Err(ErrorReply::Arity("delex").into());
     }
     let [key, option, wanted] = words(args);
-    let item = live(call.guard.items().peek(&call.key(key)), call.ctx.view());
+    let place = call.key(key);
+    typed::is_there(call, &place)?;
+    let item = live(call.guard.items().peek(&place), call.ctx.view());
     string(item.as_ref()).map_err(|_| ErrorReply::NotStringForCondition)?;
     delete_if(call, ("delex", args), key, ValueCondition::of(option, wanted))
 }

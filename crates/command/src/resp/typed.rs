@@ -295,8 +295,8 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     }
 }
 
-/// Returns true if a key exists. If the key holds a record whose bins have all expired, or whose set was truncated,
-/// deletes the record and returns false.
+/// Returns true if a key exists in memory. If the key holds a record whose bins have all expired, or whose set was
+/// truncated, deletes the record and returns false. The item of a key that is not in memory may be on flash.
 pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Interrupt> {
     let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
     match call.guard.items().peek(key).map(is_typed) {
