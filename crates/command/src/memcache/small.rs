@@ -16,7 +16,7 @@ use crate::visit::progress::SessionWait;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
 use protocol::memcache::{Error, KeyScratch, MetaKey};
-use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Key, OpError, ResizeError};
+use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Key, OpError, ResizeError, Value};
 
 pub(super) fn delete(call: &mut Call<'_, '_>, key: &[u8], noreply: bool, consumed: usize) -> Step {
     call.sample(key, false);
@@ -124,10 +124,16 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     call.sample(key, false);
     let key = call.guard.key(call.session.namespace, key);
     let expire = exptime::expire(exptime, call.ctx.moment());
-    resp::remove_ended(call.guard, call.ctx, &key)?;
+    // A touch to a time in the past removes the item at once, so a record without live bins must be found before it.
+    if matches!(expire, Expire::At(at) if at <= call.ctx.now) {
+        resp::remove_ended(call.guard, call.ctx, &key)?;
+    }
     let seen = watch::look_up_watched(call, &key);
+    let touched = call.guard.items_mut().touch(&key, expire);
+    let touched = touched.map(|item| item.map(|item| matches!(item.value, Value::Typed { .. })));
+    let is_ended = touched == Ok(Some(true)) && resp::remove_ended(call.guard, call.ctx, &key)?;
     // If the new expiry is in the past, the touch removes the item at once, but still counts as a hit.
-    match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
+    match touched.map(|item| item.is_some() && !is_ended) {
         Ok(touched) => {
             watch::report_get(call, key.bytes(), seen, touched);
             if touched {

@@ -7,12 +7,12 @@ use crate::resp::session::session_of_calls;
 use crate::resp::typed;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
-use segment::{Guard, Key, Value};
+use segment::{Guard, Key};
 
 /// Returns true if a key holds a typed value.
 #[inline]
 fn is_typed(guard: &Guard<'_>, key: &Key<'_>) -> bool {
-    guard.items().peek(key).is_some_and(|item| matches!(item.value, Value::Typed { .. }))
+    guard.items().peek(key).is_some_and(|item| typed::is_typed(&item))
 }
 
 /// Removes the value of a key if it is a record whose bins have all expired, or whose set was truncated. Returns true

@@ -48,8 +48,9 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         let key = call.key(bytes);
         // If the item in memory counts as removed, for example because its set was truncated, flash need not be
         // checked.
-        let is_missed = call.guard.items().get(&key).is_none();
-        let is_there = !is_missed && typed::is_there(call, &key)?;
+        let found = call.guard.items().get(&key).map(|item| typed::is_typed(&item));
+        let (is_missed, may_have_ended) = (found.is_none(), found == Some(true));
+        let is_there = !is_missed && (!may_have_ended || typed::is_there(call, &key)?);
         if is_missed && call.guard.tier().is_false_miss(&key) {
             return Err(SessionWait::Parked.into());
         }

@@ -145,6 +145,12 @@ pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i
     item.filter(|item| type_name(item, view).is_some())
 }
 
+/// Returns true if an item is no string.
+#[inline]
+pub(super) fn is_typed(item: &Item<'_>) -> bool {
+    matches!(item.value, Value::Typed { .. })
+}
+
 /// Returns true if bins of an item may expire: if it is no string and no collection.
 pub(super) fn may_have_ended_bins(item: &Item<'_>) -> bool {
     matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_none_or(Kind::is_record))
@@ -298,8 +304,7 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
 /// Returns true if a key exists in memory. If the key holds a record whose bins have all expired, or whose set was
 /// truncated, deletes the record and returns false. The item of a key that is not in memory may be on flash.
 pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Interrupt> {
-    let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
-    match call.guard.items().peek(key).map(is_typed) {
+    match call.guard.items().peek(key).map(|item| is_typed(&item)) {
         None => return Ok(false),
         Some(false) => return Ok(true),
         Some(true) => sweep_ended(call, key.bytes())?,

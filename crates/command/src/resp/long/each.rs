@@ -124,11 +124,12 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
         }
         Each::Exists | Each::Touch => {
             let found = if each == Each::Touch { call.guard.items().get(&key) } else { call.guard.items().peek(&key) };
-            let is_missed = found.is_none();
+            let found = found.map(|item| typed::is_typed(&item));
+            let (is_missed, may_have_ended) = (found.is_none(), found == Some(true));
             if is_missed && call.guard.tier().is_false_miss(&key) {
                 return Err(SessionWait::Parked.into());
             }
-            let is_there = !is_missed && typed::is_there(call, &key)?;
+            let is_there = !is_missed && (!may_have_ended || typed::is_there(call, &key)?);
             if !is_there {
                 call.changed(KeyEvent::KEYMISS, bytes);
             }
