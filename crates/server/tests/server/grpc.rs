@@ -288,6 +288,19 @@ fn arguments_without_a_meaning_are_refused_with_the_remedy() {
             out.one_of_uint(first, 1).one_of_uint(first + 1, 1);
         })
     };
+    // An empty list or map (fields 6 and 7 of a value), or a boolean.
+    let equal = |field: u32| {
+        prefixed(|out| {
+            out.bytes(1, b"set").bytes(2, b"b").message(3, |value| match field {
+                3 => {
+                    value.one_of_uint(3, 0);
+                }
+                list_or_map => {
+                    value.message(list_or_map, |_| {});
+                }
+            });
+        })
+    };
     for (path, message, text) in [
         ("gannet.v1.Cache/SetPop", key("s"), "give at least 1"),
         ("gannet.v1.Cache/SortedSetIncrement", increment(b"a", f64::NEG_INFINITY), "give a finite amount"),
@@ -304,6 +317,9 @@ fn arguments_without_a_meaning_are_refused_with_the_remedy() {
             }),
             "give ttl_ms or persist",
         ),
+        ("gannet.v1.Records/RecordQuery", equal(6), "integers and texts only"),
+        ("gannet.v1.Records/RecordQuery", equal(7), "integers and texts only"),
+        ("gannet.v1.Records/RecordQuery", equal(3), "integers and texts only"),
         (
             "gannet.v1.Graph/DeclareType",
             named(b"\xff\xfe", &|out: &mut Encoder| {

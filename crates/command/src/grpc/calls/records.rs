@@ -279,19 +279,26 @@ pub(super) fn scan(message: Message<'_>) -> Result<CallPlan, CallError> {
     Ok(page(words.command([b"REC.SCAN", message.bytes(1)])))
 }
 
+/// Returns the text of a value of an index, which is an integer, a text or bytes.
+fn indexed_value(value: Message<'_>) -> Result<Vec<u8>, CallError> {
+    let text = value.try_bytes(4).or_else(|| value.try_bytes(5));
+    match (value.try_sint(1), text) {
+        (Some(integer), _) => Ok(integer.to_string().into_bytes()),
+        (None, Some(text)) => Ok(text.to_vec()),
+        (None, None) => Err(CallError::invalid("an index has integers and texts only; give one of them")),
+    }
+}
+
 /// Decodes 1 set, 2 bin, 3 equal or 4 least and 5 greatest value, 6 cursor (empty at the start), 7 maximum number, 8
 /// filter, 9 names of bins. Replies a [`page`].
 pub(super) fn query(message: Message<'_>) -> Result<CallPlan, CallError> {
-    let text = |value: Message<'_>| -> Result<Vec<u8>, CallError> {
-        let mut words = Words::default();
-        words.add_value(value, 1)?;
-        Ok(words.0.swap_remove(1))
-    };
     let mut words = Words::default();
     words.add(message.bytes(2));
     match (message.message(3)?, message.message(4)?, message.message(5)?) {
-        (Some(equal), None, None) => words.add("EQ").add(text(equal)?),
-        (None, Some(least), Some(greatest)) => words.add("BETWEEN").add(text(least)?).add(text(greatest)?),
+        (Some(equal), None, None) => words.add("EQ").add(indexed_value(equal)?),
+        (None, Some(least), Some(greatest)) => {
+            words.add("BETWEEN").add(indexed_value(least)?).add(indexed_value(greatest)?)
+        }
         _ => return Err(CallError::invalid("give a value, or the least and the greatest one")),
     };
     if message.uint(7) > 0 {
