@@ -131,6 +131,7 @@ pub use tier::{
     TierItem, TierPlan, TierRead, TierShow, Visit, WalkProgress,
 };
 pub use values::joined::JoinedParts;
+pub use values::part_sizes::PartSizes;
 pub use values::parts::PartBytes;
 pub use values::rename::{CopyStep, PartsCopy};
 pub use values::writer::LargeWriter;

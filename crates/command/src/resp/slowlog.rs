@@ -375,28 +375,27 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 /// Replies with the number of bytes that a key takes, its slot in the index included. A large value takes several
-/// visits: `walk.cursor` of its parts are counted, which take `walk.wanted` bytes. `walk.start` is the object's number.
+/// visits, between which `walk.sizes` has the sum so far.
 fn memory_usage(call: &mut Call<'_, '_>, key: &Key<'_>) -> Run {
     typed::is_there(call, key)?;
     let mut walk = call.session.walk.take().unwrap_or_default();
     loop {
+        let parts = call.guard.parts();
         let Some(item) = call.guard.items().peek(key) else {
             call.null();
             return Ok(());
         };
-        let object = call.guard.parts().object_of(&item).unwrap_or(0);
-        if walk.start != object {
-            // The parts that are counted are those of another value.
-            (walk.start, walk.cursor, walk.wanted) = (object, 0, 0);
+        // The parts that were added may be those of another value.
+        let object = parts.object_of(&item);
+        if walk.sizes.as_ref().map(|sizes| sizes.object()) != object {
+            walk.sizes = parts.sizes_of(&item).map(Box::new);
         }
-        let (bytes, next) = call.guard.parts().parts_bytes(key, &item, walk.cursor, PARTS_A_STEP);
-        walk.wanted += bytes;
-        let Some(next) = next else {
-            call.int((item.stored_bytes + SLOT_BYTES + walk.wanted) as i64);
+        if walk.sizes.as_mut().is_none_or(|sizes| parts.add_sizes(key, sizes, PARTS_A_STEP)) {
+            let bytes = walk.sizes.map_or(0, |sizes| sizes.bytes());
+            call.int((item.stored_bytes + SLOT_BYTES + bytes) as i64);
             return Ok(());
-        };
-        walk.cursor = next;
-        call.ops += PARTS_A_STEP as usize / 4;
+        }
+        call.ops += PARTS_A_STEP / 4;
         if call.is_slice_used() {
             call.session.walk = Some(walk);
             call.session.done = call.session.done.max(1);
@@ -417,7 +416,7 @@ fn check_samples(mut args: Args<'_>) -> Result<(), ErrorReply> {
 }
 
 /// The number of a value's parts whose sizes are added up between two checks whether the slice is used up.
-const PARTS_A_STEP: u64 = 128;
+const PARTS_A_STEP: usize = 128;
 /// The number of bytes that an item takes in the index.
 pub(super) const SLOT_BYTES: u64 = 8;
 

@@ -5,6 +5,7 @@ pub(crate) mod free_queue;
 pub(crate) mod joined;
 pub(crate) mod large;
 pub(crate) mod orphans;
+pub(crate) mod part_sizes;
 pub(crate) mod part_walk;
 pub(crate) mod parts;
 pub(crate) mod patch;

@@ -88,6 +88,26 @@ mod tests {
     }
 
     #[test]
+    fn a_step_reads_as_many_pages_at_the_end_of_a_long_value_as_at_its_start() {
+        let pages: HashMap<u64, Vec<u8>> = (0..100)
+            .map(|number| (10_000 + number, page(&(number * 100..(number + 1) * 100).collect::<Vec<_>>())))
+            .collect();
+        let mut walk = PartWalk::of(EntryForm::Keyed, 2, (10_000..10_100).collect());
+        let reads = std::cell::Cell::new(0);
+        let read = |part: u64| {
+            reads.set(reads.get() + 1);
+            pages.get(&part).map(Cow::from)
+        };
+        let mut parts = 0;
+        while walk.part(read).is_some() {
+            walk.advance(read);
+            assert!(reads.replace(0) <= 4, "after {parts} parts");
+            parts += 1;
+        }
+        assert_eq!(parts, 100 * 100 + 100);
+    }
+
+    #[test]
     fn a_page_comes_after_its_parts_at_every_number_of_levels() {
         let pages: HashMap<u64, Vec<u8>> =
             [(10, vec![1, 2]), (11, vec![3]), (12, vec![]), (20, vec![10, 11]), (21, vec![12])]

@@ -51,7 +51,7 @@ use crate::values::orphans::Named;
 use crate::values::part_walk::PartWalk;
 
 /// Returns the length in bytes of every fragment of a part but the last.
-fn fragment_bytes(store: &Store) -> usize {
+pub(crate) fn fragment_bytes(store: &Store) -> usize {
     store.geometry.item_whole_max - ITEM_OVERHEAD - FRAGMENT_NAME_BYTES
 }
 
@@ -286,32 +286,6 @@ impl<'g> PartReads<'g, '_> {
     pub fn object_of(self, item: &Item<'_>) -> Option<u64> {
         let crate::Value::Typed { kind, bytes } = item.value else { return None };
         PartsHead::of(&[&[kind][..], bytes].concat()).map(|head| head.object)
-    }
-
-    /// Returns the bytes that parts of an item take in the store, headers and padding included: the parts from index
-    /// `from` on, at most `parts_max` of them. Also returns the index to continue at, or `None` after the last part.
-    pub fn parts_bytes(self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
-        let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
-        let value = [&[kind][..], bytes].concat();
-        let Some(head) = PartsHead::of(&value) else { return (0, None) };
-        let (store, object) = (self.guard.store, head.object);
-        let size_of = |name: &[u8]| find(store, &store.hasher.piece(key.namespace, name)).map(|seen| seen.layout.size);
-        let bytes_of = |part: u64| {
-            let first = size_of(&name(part, object));
-            let is_long = first.is_some_and(|size| size >= fragment_bytes(store));
-            let behind = (1..).map_while(|number| size_of(&fragment_name(part, object, number)).filter(|_| is_long));
-            first.into_iter().chain(behind).sum::<usize>() as u64
-        };
-        let mut sum = if from == 0 { bytes_of(ANCHOR) } else { 0 };
-        let (mut number, to) = (0, from.saturating_add(parts_max));
-        each_part(self.guard.store, key.namespace, head, &mut |part| {
-            if (from..to).contains(&number) {
-                sum += bytes_of(part);
-            }
-            number += 1;
-            number <= to
-        });
-        (sum, (number > to).then_some(to))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::resp::state::string_work::StringWork;
 use crate::visit::out::HeadPlace;
 use base::clock::UnixMillis;
 use record::IndexPosting;
-use segment::Stride;
+use segment::{PartSizes, Stride};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 /// An unfinished walk.
@@ -67,6 +67,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) full_since: Option<UnixMillis>,
     /// The state of a command on strings, which is no walk.
     pub(in crate::resp) work: Option<StringWork>,
+    /// The memory of a value's parts, if the command adds it up.
+    pub(in crate::resp) sizes: Option<Box<PartSizes>>,
     /// The walk's share of client memory.
     pub(in crate::resp) grant: Option<Grant>,
 }
@@ -82,7 +84,8 @@ impl Walk {
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         let met = self.found_hashes.capacity() * HASH_BYTES * 3 / 2;
         let elements = self.scored.held_bytes() + self.sorted.held_bytes();
-        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes() + elements
+        let sizes = self.sizes.as_ref().map_or(0, |sizes| sizes.held_bytes());
+        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes() + elements + sizes
     }
 
     /// Reserves the bytes that the walk will hold when it holds `more` bytes more. Returns false if client memory is
