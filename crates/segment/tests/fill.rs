@@ -603,3 +603,65 @@ fn without_eviction_compaction_that_frees_nothing_does_not_delay_a_refusal() {
         assert_eq!((store.stats().evicted, store.stats().item_bytes), (0, held));
     }
 }
+
+/// Fills a store without eviction with items of this time to live each, which the item's number selects, and returns
+/// their number.
+fn fill_without_eviction(
+    (store, handle, background): (&Store, &mut ThreadHandle, &mut Background),
+    ttl_ms: impl Fn(u32) -> u64,
+) -> u32 {
+    let value = [7; 500];
+    for number in 0.. {
+        let expire = Expire::At(NOW.plus_ms(ttl_ms(number)));
+        let put = Put { expire, ..Put::set(&value) };
+        if gated_put((store, handle, background), NOW, &number.to_le_bytes(), &put).is_err() {
+            return number;
+        }
+    }
+    unreachable!("a store of bounded size is full some time")
+}
+
+/// Stores a fifth of `count` other items at `now`, and panics if one is refused.
+fn refill(
+    (store, handle, background): (&Store, &mut ThreadHandle, &mut Background),
+    now: UnixMillis,
+    (count, why): (u32, &str),
+) {
+    for number in 0..count / 5 {
+        let name = [b"new", &number.to_le_bytes()[..]].concat();
+        let put = gated_put((store, handle, background), now, &name, &Put::set(&[8; 500]));
+        assert_eq!(put, Ok(()), "{why}: item {number} of {count}");
+    }
+}
+
+/// Regression: a segment was freed only when the last of its items had ended by the times to live that they were stored
+/// with, so a full store refused writes for up to a hundred days although all of its items had expired.
+#[test]
+fn without_eviction_the_space_of_expired_items_is_used_again_although_their_segments_live_on() {
+    const DAY_MS: u64 = 86_400_000;
+    for (why, ttl_ms, shortens) in [
+        ("times that were shortened", (|_| 2 * DAY_MS) as fn(u32) -> u64, true),
+        ("one item of ten lives longer", |number| if number % 10 == 0 { 31_000 } else { 17_000 }, false),
+    ] {
+        let (store, mut background) = store(32 << 20, 2);
+        store.set_eviction(Namespace::DEFAULT, false);
+        let mut handle = store.handle().expect("handle");
+        let count = fill_without_eviction((&store, &mut handle, &mut background), ttl_ms);
+        assert!(count > 40_000, "{count} items");
+        if shortens {
+            for number in 0..count {
+                let mut guard = handle.guard(NOW);
+                let name = number.to_le_bytes();
+                let key = guard.key(Namespace::DEFAULT, &name);
+                guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(500))).expect("it changes in place");
+            }
+        }
+        let mut now = NOW.plus_ms(if shortens { 1_000 } else { 18_000 });
+        for _ in 0..400 {
+            now = now.plus_ms(10);
+            slice(&mut background, now);
+        }
+        refill((&store, &mut handle, &mut background), now, (count, why));
+        assert_eq!(store.stats().evicted, 0);
+    }
+}

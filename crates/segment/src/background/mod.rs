@@ -294,9 +294,7 @@ impl Background {
             self.choose_policy(&store);
         }
         follow_wishes(&store);
-        if !rebuilds {
-            self.expire_some(&store, now, over);
-        }
+        let expires = !rebuilds && self.expire_some(&store, now, over);
         let evicts = freed != Freed::SomeOfMore;
         if self.drain.is_none() && !rebuilds {
             self.choose(&store, now, evicts);
@@ -331,21 +329,26 @@ impl Background {
         self.publish_gauges(&store);
         let more = digs
             || enlarged
+            || expires
             || kind != SliceKind::Idle
             || self.short(&store).is_some()
             || self.scanned < store.segments.high_water();
         SliceReport { kind, more }
     }
 
-    /// Removes some expired items if an observer wants them.
-    fn expire_some(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) {
-        if self.observer.as_deref().is_some_and(EvictionObserver::wants_expired) {
-            let mut expiry = std::mem::take(&mut self.expiry);
-            expiry.step(store, now, over, &mut |key, address| {
-                drain::remove(self, store, key, address, Why::Expire, now);
-            });
-            self.expiry = expiry;
+    /// Removes some expired items if an observer wants them, or if memory is short. Returns true if the next slice should
+    /// remove more.
+    fn expire_some(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
+        let is_wanted = self.observer.as_deref().is_some_and(EvictionObserver::wants_expired);
+        if !is_wanted && !has_kept_shortage(store) && self.short(store).is_none() {
+            return false;
         }
+        let mut expiry = std::mem::take(&mut self.expiry);
+        let has_more = expiry.step(store, now, over, &mut |key, address| {
+            drain::remove(self, store, key, address, Why::Expire, now);
+        });
+        self.expiry = expiry;
+        has_more
     }
 
     /// Returns true if too few of the free segments that no quota reserves are left: fewer than the low mark plus those
@@ -563,6 +566,12 @@ const FREE_AHEAD_OF_RESIZE: usize = 64;
 fn is_tight(store: &Store, namespace: u8) -> bool {
     let pool = pool(store, namespace);
     store.shortages.is_asked(pool) || !store.has_room(Namespace(namespace), 0) && !is_full(store, pool)
+}
+
+/// Returns true if too little is free in a namespace whose items are never evicted.
+fn has_kept_shortage(store: &Store) -> bool {
+    let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
+    pools.filter(|pool| store.keeps(Namespace(*pool))).any(|pool| !store.has_room(Namespace(pool), 0))
 }
 
 /// Follows changed quotas, and ends the wishes for room that are fulfilled.

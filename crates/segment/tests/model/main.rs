@@ -470,7 +470,8 @@ fn whatever_namespaces_with_quotas_still_have_is_the_models() {
         assert!(steps.hits > 3000 && steps.resizes > 5, "{steps:?}");
         for namespace in NAMESPACES {
             let stats = store.namespace_stats(namespace);
-            assert!(stats.evicted > 100 && stats.items > 10, "{namespace:?}: {stats:?}");
+            // Items that have expired are removed while memory is short.
+            assert!(stats.evicted > 100 && stats.items > 5, "{namespace:?}: {stats:?}");
             assert!(stats.heap_bytes <= stats.heap_bytes_max + (16 << 10), "{namespace:?}: {stats:?}");
         }
     }
