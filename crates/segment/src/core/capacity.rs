@@ -258,11 +258,11 @@ pub(crate) fn call_for_segments(store: &Store, namespace: u8, segments: usize) -
     room
 }
 
-/// Returns true if a value of `value_bytes` is more than half of a namespace's quota.
+/// Returns true if a value of `value_bytes` is more than a third of a namespace's quota.
 #[cold]
 pub(crate) fn exceeds_quota(store: &Store, namespace: u8, value_bytes: u64) -> bool {
     let limit = store.spaces.limit(namespace);
-    limit.is_some_and(|limit| value_bytes * 2 > (limit * store.geometry.segment_bytes) as u64)
+    limit.is_some_and(|limit| value_bytes * 3 > (limit * store.geometry.segment_bytes) as u64)
 }
 
 /// Returns true if two namespaces do not share memory.

@@ -149,6 +149,9 @@ pub(crate) struct Limits {
     pub(crate) groups_max: usize,
 }
 
+/// The length of items for which each quota has room.
+const QUOTA_ITEM_BYTES: u64 = 1 << 20;
+
 impl Geometry {
     pub(crate) fn of(config: &StoreConfig) -> Result<Self, StartError> {
         Self::sized(config, None)
@@ -234,9 +237,10 @@ impl Geometry {
         self.segments_min() + self.handles_max
     }
 
-    /// Returns the smallest quota of a namespace, in bytes. It is also large enough for the largest item.
+    /// Returns the smallest quota of a namespace, in bytes. It is also large enough for a few of the largest items, or of
+    /// [`QUOTA_ITEM_BYTES`] if those are longer: an item of a namespace is at most a third of its quota.
     pub(crate) fn least_quota_bytes(&self) -> u64 {
-        let for_items = (3 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
+        let for_items = (3 * self.item_bytes_max.min(QUOTA_ITEM_BYTES)).div_ceil(self.segment_bytes as u64);
         (self.quota_segments_min() as u64).max(for_items) * (self.segment_bytes as u64 + HEADER_BYTES)
     }
 

@@ -25,6 +25,12 @@ use tls::{ClientAuth, UserFrom};
 const MEMORY_SHARE: u64 = 4;
 /// The minimum of the `auto` memory size, if the host has at least twice as much memory.
 const MEMORY_AUTO_MIN: ByteSize = ByteSize::mib(64);
+/// The divisor that derives the `auto` maximum length of an item from the memory. A namespace's quota, and a resize, must
+/// have room for a few items.
+const ITEM_SHARE: u64 = 64;
+/// The bounds of the `auto` maximum length of an item: the maxima of memcached and of Redis.
+const ITEM_AUTO_MIN: ByteSize = ByteSize::mib(1);
+const ITEM_AUTO_MAX: ByteSize = ByteSize::mib(512);
 /// The maximum number of connections for `auto`, if the limit of open files allows so many.
 pub const MAXCONNS_AUTO: u64 = 10_000;
 /// The number of file descriptors for other uses than clients: standard streams, log, listeners, admin connections.
@@ -39,8 +45,8 @@ const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
 pub struct Plan {
     /// The configuration of the server.
     pub server: ServerConfig,
-    /// The settings. The `auto` of the memory, the workers, the connections and the namespaces' numbers is replaced by
-    /// the value in use.
+    /// The settings. The `auto` of the memory, the workers, the connections, the items and the namespaces' numbers is
+    /// replaced by the value in use.
     pub resolved: Settings,
     /// The number of file descriptors that the process needs.
     pub files: u64,
@@ -60,7 +66,8 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
     let notes = planner.finish()?;
-    let resolved = resolve_auto(settings, (memory, workers, maxconns), &namespaces.0);
+    let item_max = item_max(settings, memory);
+    let resolved = resolve_auto(settings, (memory, workers, maxconns, item_max), &namespaces.0);
     let server = ServerConfig {
         memcached: plain_addrs(&settings.memcached, settings),
         resp: plain_addrs(&settings.resp, settings),
@@ -81,7 +88,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         source_connections_max: settings.maxconns_per_source,
         tcp_keepalive: settings.tcp_keepalive.as_duration(),
         stop_timeout: settings.stop_timeout.as_duration(),
-        item_bytes_max: settings.item_max.0,
+        item_bytes_max: item_max.0,
         segment_bytes: settings.segment.explicit().map(|size| size.0 as u32),
         hash_seed: None,
         huge_pages: settings.huge_pages,
@@ -139,18 +146,24 @@ fn audit(settings: &Settings) -> Option<AuditConfig> {
     Some(AuditConfig { path, bytes_max: settings.audit_size.0, files_max: settings.audit_files })
 }
 
-/// Returns the settings with the values that stand for `auto`: the memory, the workers and the connections.
+/// Returns the settings with the values that stand for `auto`: the memory, the workers, the connections and the items.
 fn resolve_auto(
     settings: &Settings,
-    (memory, workers, maxconns): (ByteSize, u64, u64),
+    (memory, workers, maxconns, item_max): (ByteSize, u64, u64, ByteSize),
     namespaces: &[NamespaceConfig],
 ) -> Settings {
     let (memory, workers, maxconns) = (Auto::Is(memory), Auto::Is(workers), Auto::Is(maxconns));
-    let mut resolved = Settings { memory, workers, maxconns, ..settings.clone() };
+    let mut resolved = Settings { memory, workers, maxconns, item_max: Auto::Is(item_max), ..settings.clone() };
     for (namespace, config) in resolved.namespaces.iter_mut().zip(namespaces) {
         namespace.number = Auto::Is(config.number.into());
     }
     resolved
+}
+
+/// Returns the maximum length of an item.
+fn item_max(settings: &Settings, memory: ByteSize) -> ByteSize {
+    let auto = ByteSize((memory.0 / ITEM_SHARE).clamp(ITEM_AUTO_MIN.0, ITEM_AUTO_MAX.0));
+    settings.item_max.explicit().unwrap_or(auto)
 }
 
 fn listen_addr(endpoint: &ListenAddress, settings: &Settings) -> ListenAddr {
@@ -388,8 +401,8 @@ impl<'a> Planner<'a> {
     }
 
     fn item_max(&mut self, settings: &Settings, memory: ByteSize) {
-        if settings.item_max.0 > memory.0 / 2 {
-            let what = format!("an item of {} does not fit into half of the memory, {memory}", settings.item_max);
+        if let Some(item_max) = settings.item_max.explicit().filter(|item_max| item_max.0 > memory.0 / 2) {
+            let what = format!("an item of {item_max} does not fit into half of the memory, {memory}");
             let remedy = format!("write at most {}, or give more memory", about(ByteSize(memory.0 / 2)));
             self.fault("store.item_max", what, remedy);
         }

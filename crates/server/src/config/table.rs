@@ -375,11 +375,12 @@ pub static SETTINGS: [Setting; 73] = [
     Setting {
         path: "store.item_max",
         flag: Some("item-max"),
-        default: &["1MiB"],
+        default: &["auto"],
         range: Some((ByteSize::kib(1).0, GIB)),
         reload: Reload::Restart,
-        help: "The largest item, key and value together, at most half of the memory. Items larger than a \
-               sixteenth of a segment (an eighth with flash, or in segments below 256KiB) are stored in pieces.",
+        help: "The largest item, key and value together, at most half of the memory. \"auto\" is a 64th of the memory, \
+               from 1MiB to 512MiB. Items larger than a sixteenth of a segment (an eighth with flash, or in segments \
+               below 256KiB) are stored in pieces.",
         value: |s| &mut s.item_max,
     },
     Setting {
