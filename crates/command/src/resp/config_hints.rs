@@ -1,6 +1,6 @@
 //! Settings of Redis about how it stores and evicts values, which have no meaning for this server. `CONFIG SET` accepts
 //! valid values of them, because clients and operators set them, and `CONFIG GET` returns what was set. Only
-//! `OBJECT ENCODING` uses some of them ([`super::encoding`]).
+//! `OBJECT ENCODING` uses some of them ([`super::encoding`]), and `XADD` and `XTRIM` with `~` those of nodes of streams.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -64,6 +64,23 @@ pub(super) fn find(name: &[u8]) -> Option<(usize, &'static str)> {
     names().find(|(_, known)| known.as_bytes() == name)
 }
 
+/// Returns the number of the setting with this name, for a constant.
+pub(super) const fn number_of(name: &str) -> usize {
+    let mut at = 0;
+    while !is_same(HINTS[at].0.as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    at
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
 /// Returns the kind of setting number `at`.
 pub(super) fn kind(at: usize) -> HintKind {
     HINTS[at].2
@@ -93,10 +110,15 @@ impl Hints {
         }
     }
 
+    /// Returns the value of setting number `at`, a number or a size.
+    pub(super) fn value(&self, at: usize) -> u64 {
+        u64::try_from(self.0[at].load(Relaxed)).unwrap_or(0)
+    }
+
     /// Returns the value of the setting `name`, a number or a size.
     pub(super) fn number(&self, name: &str) -> u64 {
         let (at, _) = find(name.as_bytes()).expect("a setting of this table");
-        u64::try_from(self.0[at].load(Relaxed)).unwrap_or(0)
+        self.value(at)
     }
 }
 
@@ -111,6 +133,7 @@ mod tests {
         let (at, _) = find(b"hash-max-ziplist-entries").expect("the earlier name");
         hints.set(at, 7);
         assert_eq!((hints.number("hash-max-listpack-entries"), hints.text(at)), (7, "7".to_owned()));
+        assert_eq!(hints.value(number_of("stream-node-max-entries")), 100);
         let (at, _) = find(b"activerehashing").expect("the setting");
         assert_eq!(hints.text(at), "yes");
     }

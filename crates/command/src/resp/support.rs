@@ -310,7 +310,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("xinfo", "`radix-tree-keys` and `radix-tree-nodes` are computed from the number of entries"),
     ("xread", "`+` stands for the last entry, as in Redis 7.4"),
     ("xreadgroup", "delivers at most 32 MiB"),
-    ("xtrim", "with `~`, removes exactly what is to be removed, up to `LIMIT`"),
+    ("xtrim", "with `~`, removes whole groups of `stream-node-max-entries` entries, counted from the first ever added"),
 ];
 
 /// The reason why no command saves data.

@@ -439,6 +439,39 @@ fn groups_that_are_listed_and_destroyed_in_parts_leave_nothing_behind() {
     running.stop();
 }
 
+#[test]
+fn approximate_trims_remove_the_same_groups_as_those_of_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let mut compare = |line: &str| compare_one([&mut ours, &mut theirs], line);
+    let mut prng = Prng::new(77);
+    for (round, entries) in [100, 100, 10, 7, 1].into_iter().enumerate() {
+        compare(&format!("CONFIG SET stream-node-max-entries {entries}"));
+        let key = format!("s{round}");
+        let mut id = 0;
+        for _ in 0..600 {
+            id += 1 + prng.below(3);
+            let option = match prng.below(10) {
+                0 => format!("MAXLEN ~ {}", prng.below(300)),
+                1 => format!("MAXLEN ~ {} LIMIT {}", prng.below(200), prng.below(150)),
+                2 => format!("MINID ~ {}", id.saturating_sub(prng.below(700))),
+                3 if prng.chance(1, 10) => format!("MAXLEN {}", prng.below(400)),
+                _ => String::new(),
+            };
+            let line = match prng.below(8) {
+                0 if !option.is_empty() => format!("XTRIM {key} {option}"),
+                _ => format!("XADD {key} {option} {id} f v").replace("  ", " "),
+            };
+            compare(&line);
+            compare(&format!("XLEN {key}"));
+        }
+        compare(&format!("XTRIM {key} MAXLEN ~ 0"));
+        compare(&format!("XADD {key} {} f v", id + 5));
+        compare(&format!("XRANGE {key} - +"));
+    }
+    running.stop();
+}
+
 /// A short read of one stream does not look the group up before it delivers.
 #[test]
 fn errors_of_short_group_reads_are_those_of_redis_in_the_same_order() {

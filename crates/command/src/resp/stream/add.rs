@@ -6,6 +6,7 @@ use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
 use crate::resp::catalog::words;
 use crate::resp::collection::{self, Effect};
+use crate::resp::config_hints::{self, Hints};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::slices::{self, Slices};
@@ -15,8 +16,15 @@ use record::{Damaged, StreamEdit, StreamId, Streams};
 
 /// The number of words of an entry that cost one operation.
 const WORDS_AN_OP: usize = 8;
-/// The maximum number of entries that an approximate trim removes without `LIMIT`, as in Redis.
-const APPROXIMATE_LIMIT: u64 = 10_000;
+/// The settings of the maximum size of a group of entries.
+const GROUP_ENTRIES: usize = config_hints::number_of("stream-node-max-entries");
+const GROUP_BYTES: usize = config_hints::number_of("stream-node-max-bytes");
+/// The maximum number of groups of entries that an approximate trim removes without `LIMIT`, as in Redis.
+const GROUPS_A_TRIM: u64 = 100;
+/// The bounds of the number of entries that an approximate trim removes without `LIMIT`, as in Redis. The first one counts
+/// if the size of groups is not limited.
+const TRIMMED_UNLIMITED: u64 = 10_000;
+const TRIMMED_MAX: u64 = 1_000_000;
 
 /// The entries that a trim retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,22 +35,41 @@ enum Retained {
     From(StreamId),
 }
 
-/// A trim of a stream.
+/// A trim of a stream. An approximate one (`~`) removes whole groups of entries only, as Redis does, so that most calls of
+/// `XADD` have nothing to remove:
+///
+/// ```text
+///   entries ever added    1 ......... 100 | 101 ......... 200 | 201 ..... 250       groups of `stream-node-max-entries`
+///   entries there                    ^ first                              ^ last
+///   MAXLEN ~ 120                     └──────┘ goes: 150 remain
+/// ```
+///
+/// Entries that were deleted from the middle shift the groups.
 #[derive(Clone, Copy, Debug)]
 struct Trim {
     retained: Retained,
     /// The maximum number of entries that are removed.
     limit: u64,
+    /// The number of entries of a group: 1 for an exact trim.
+    group: u64,
 }
 
 impl Trim {
     /// Removes entries. Returns their number.
     fn apply(self, stream: &mut StreamEdit<'_>) -> Result<u64, Damaged> {
+        let (len, added) = (stream.state().len, stream.state().added);
         let excess = match self.retained {
-            Retained::Len(len) => stream.state().len.saturating_sub(len),
+            Retained::Len(retained) => len.saturating_sub(retained),
             Retained::From(id) => stream.before(id)?,
         };
-        let count = excess.min(self.limit);
+        let count = if excess == len && len <= self.limit {
+            // The last group goes, complete or not.
+            len
+        } else {
+            let gone = added.saturating_sub(len);
+            let whole_groups = (gone + excess.min(self.limit)) / self.group * self.group;
+            whole_groups.saturating_sub(gone)
+        };
         stream.remove_first(count)?;
         Ok(count)
     }
@@ -131,20 +158,31 @@ impl TrimOptions {
         }
     }
 
-    /// Returns the trim that the options describe.
-    fn trim(&self) -> Result<Option<Trim>, ErrorReply> {
+    /// Returns the trim that the options describe, for a stream whose entries have about `entry_bytes` bytes.
+    fn trim(&self, hints: &Hints, entry_bytes: usize) -> Result<Option<Trim>, ErrorReply> {
         let Some(retained) = self.retained else {
             return match self.limit {
                 Some(1..) => Err(ErrorReply::Stream(StreamError::LimitWithoutTrim)),
                 _ => Ok(None),
             };
         };
-        let limit = match (self.limit, self.is_approximate) {
-            (Some(_), false) => return Err(ErrorReply::Stream(StreamError::LimitOfExactTrim)),
-            (None, false) | (Some(0), true) => u64::MAX,
-            (limit, true) => limit.unwrap_or(APPROXIMATE_LIMIT),
+        if !self.is_approximate {
+            return match self.limit {
+                Some(_) => Err(ErrorReply::Stream(StreamError::LimitOfExactTrim)),
+                None => Ok(Some(Trim { retained, limit: u64::MAX, group: 1 })),
+            };
+        }
+        let (entries, bytes) = (hints.value(GROUP_ENTRIES), hints.value(GROUP_BYTES));
+        let limit = match self.limit {
+            Some(0) => u64::MAX,
+            Some(limit) => limit,
+            None if entries == 0 => TRIMMED_UNLIMITED,
+            None => entries.saturating_mul(GROUPS_A_TRIM).min(TRIMMED_MAX),
         };
-        Ok(Some(Trim { retained, limit }))
+        // 0 is no limit.
+        let most = |setting: u64, most: u64| if setting == 0 { TRIMMED_MAX } else { most.max(1) };
+        let in_bytes = most(bytes, bytes / entry_bytes.max(1) as u64);
+        Ok(Some(Trim { retained, limit, group: most(entries, entries).min(in_bytes) }))
     }
 }
 
@@ -161,7 +199,7 @@ pub(in crate::resp) fn xadd<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
     let [key] = words(args);
     let (options, mut rest) = TrimOptions::read(args.after_first(), true)?;
     let id = rest.next().map(new_id).transpose()?;
-    let trim = options.trim()?;
+    let trim = options.trim(&call.ctx.shared.live.hints, rest.wire_bytes())?;
     let id = id.filter(|_| rest.len() >= 2 && rest.len().is_multiple_of(2)).ok_or(ErrorReply::Arity("xadd"))?;
     if matches!(id, NewId::Given(StreamId::MIN)) {
         return Err(ErrorReply::Stream(StreamError::IdZero).into());
@@ -200,7 +238,7 @@ pub(in crate::resp) fn xtrim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
     if rest.len() > 0 {
         return Err(ErrorReply::Syntax.into());
     }
-    let trim = options.trim()?.ok_or(ErrorReply::Stream(StreamError::NoTrim))?;
+    let trim = options.trim(&call.ctx.shared.live.hints, 0)?.ok_or(ErrorReply::Stream(StreamError::NoTrim))?;
     let trimmed = collection::change_and_notify::<Streams, _>(call, key, KeyEvent::XTRIM, &mut |old, stream| {
         if old.is_none() {
             return Ok(Edited::Keep(0));
