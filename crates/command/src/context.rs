@@ -45,6 +45,7 @@ use segment::{Guard, Key, Namespace, OpError, Pinned};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The maximum length of a request line in bytes, line end included. A longer line gets an error, and the connection is
 /// closed.
@@ -102,6 +103,8 @@ pub(crate) struct Admission {
     pub(crate) restrained: bool,
     /// The number of changes of users since start. 0: no change, and every client has all rights.
     pub(crate) user_changes: u64,
+    /// True if `maxmemory` is less than the store needs, so that commands that may need more memory are refused.
+    pub(crate) is_below_least: bool,
     /// True if a client must authenticate before it may execute commands.
     pub(crate) requires_authentication: bool,
 }
@@ -491,7 +494,9 @@ impl WorkerContext {
         self.keys.guards = shared.namespaces.guards() | ROUTED_AWAY;
         self.admission.user_changes = shared.users.changes();
         self.admission.requires_authentication = shared.requires_authentication();
+        self.admission.is_below_least = shared.live.memory_below_least.load(Relaxed) != 0;
         self.admission.restrained = self.admission.pause != Pause::None
+            || self.admission.is_below_least
             || !shared.config.disabled.is_empty()
             || self.admission.user_changes != 0;
         if self.admission.pause != Pause::None {
@@ -555,6 +560,9 @@ impl WorkerContext {
     /// If there is no room; see [`segment::Store::check_room`].
     #[inline]
     pub(crate) fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
+        if self.admission.is_below_least {
+            return Err(OpError::OutOfMemory);
+        }
         self.shared.store.check_room(namespace, bytes)
     }
 

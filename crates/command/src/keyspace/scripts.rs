@@ -21,7 +21,8 @@ pub const EVAL_SCRIPTS_MAX: usize = 500;
 pub const LOADED_SCRIPTS_MAX: usize = 10_000;
 /// The maximum number of bytes of the scripts that `SCRIPT LOAD` has cached.
 pub const LOADED_BYTES_MAX: u64 = 64 << 20;
-/// The time after which a script in execution counts as too slow, so that others that wait for it get an error.
+/// The time after which a script in execution counts as too slow, so that others that wait for it get an error, unless
+/// `CONFIG SET busy-reply-threshold` has set another. A stop of the server ends a script that has written after this time.
 pub const BUSY_MS: u64 = 5_000;
 
 /// A cached script.
@@ -125,9 +126,27 @@ pub struct Scripts {
     long: AtomicU64,
     /// The sizes of the Lua heaps of all workers together, in bytes.
     heap_bytes: AtomicU64,
+    /// The time after which a script counts as too slow, in ms, less [`BUSY_MS`] (wrapping).
+    busy_ms_more: AtomicU64,
 }
 
 impl Scripts {
+    /// Returns the time after which a script in execution counts as too slow, in ms; 0: never.
+    pub fn busy_ms(&self) -> u64 {
+        self.busy_ms_more.load(Relaxed).wrapping_add(BUSY_MS)
+    }
+
+    /// Sets the time after which a script in execution counts as too slow, in ms; 0: never.
+    pub fn set_busy_ms(&self, ms: u64) {
+        self.busy_ms_more.store(ms.wrapping_sub(BUSY_MS), Relaxed);
+    }
+
+    /// Returns true if a script that has been in execution for `age_ms` is too slow.
+    pub fn is_too_slow(&self, age_ms: u64) -> bool {
+        let busy_ms = self.busy_ms();
+        busy_ms != 0 && age_ms > busy_ms
+    }
+
     fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,9 +239,9 @@ impl Scripts {
         self.long.load(Relaxed) != 0
     }
 
-    /// Returns true if a script has been in execution for more than [`BUSY_MS`].
+    /// Returns true if a script has been in execution for too long.
     pub fn is_busy(&self, now: UnixMillis) -> bool {
-        self.has_long() && self.executions().iter().any(|execution| now.ms_since(execution.began) > BUSY_MS)
+        self.has_long() && self.executions().iter().any(|execution| self.is_too_slow(now.ms_since(execution.began)))
     }
 
     /// Returns the earliest instant that a script of more than one visit sees as the present, or `now` if there is no

@@ -78,6 +78,9 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
     if call.ctx.shared.config.disabled.iter().any(|name| name == entry.name) {
         return Err(ErrorReply::Disabled(entry.name).into());
     }
+    if call.ctx.admission.is_below_least && entry.has(catalog::Flag::DenyOom) {
+        return Err(ErrorReply::OutOfMemory.into());
+    }
     pubsub::may_while_subscribed(call, entry)?;
     if call.ctx.admission.user_changes != 0 || is_token(call.session) {
         acl::permit(call, entry, asked)?;

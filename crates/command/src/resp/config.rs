@@ -11,7 +11,6 @@ use super::pattern::check;
 use crate::config::{Address, BACKGROUND_HZ};
 use crate::glob::matches;
 use crate::host::TlsState;
-use crate::keyspace::scripts::BUSY_MS;
 use crate::metrics::SLOW_MAX;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
@@ -30,7 +29,7 @@ pub(super) type Known = (&'static str, fn(&Shared, Namespace) -> String);
 pub(super) const KNOWN: [Known; 41] = [
     ("appendonly", |_, _| "no".to_owned()),
     ("bind", |shared, _| hosts(shared)),
-    ("busy-reply-threshold", |_, _| BUSY_MS.to_string()),
+    ("busy-reply-threshold", |shared, _| shared.scripts.busy_ms().to_string()),
     ("client-output-buffer-limit", |shared, _| {
         let bytes = shared.channels.backlog_bytes_max.load(Relaxed);
         format!("normal 0 0 0 slave 0 0 0 pubsub {bytes} 0 0")
@@ -44,9 +43,9 @@ pub(super) const KNOWN: [Known; 41] = [
     ("latency-monitor-threshold", |shared, _| slow_us(shared).map_or(0, |us| us / 1000).to_string()),
     ("latency-tracking", |_, _| "yes".to_owned()),
     ("latency-tracking-info-percentiles", |_, _| "50 99 99.9".to_owned()),
-    ("lua-time-limit", |_, _| BUSY_MS.to_string()),
+    ("lua-time-limit", |shared, _| shared.scripts.busy_ms().to_string()),
     ("maxclients", |shared, _| shared.live.connections_max.load(Relaxed).to_string()),
-    ("maxmemory", |shared, _| shared.store.memory_bytes().to_string()),
+    ("maxmemory", |shared, _| memory_max(shared).to_string()),
     ("maxmemory-policy", |shared, namespace| super::info::policy(shared, namespace).to_owned()),
     ("notify-keyspace-events", |shared, _| shared.key_events().letters()),
     ("port", |shared, _| port(shared).to_string()),
@@ -73,6 +72,14 @@ pub(super) const KNOWN: [Known; 41] = [
     ("tls-session-caching", |shared, _| if tls(shared).resumes { "yes" } else { "no" }.to_owned()),
     ("tracking-table-max-keys", |shared, _| shared.tracking.keys_max().to_string()),
 ];
+
+/// Returns the memory limit that a client has set, or that of the start, in bytes.
+fn memory_max(shared: &Shared) -> u64 {
+    match shared.live.memory_below_least.load(Relaxed) {
+        0 => shared.store.memory_bytes(),
+        below_least => below_least,
+    }
+}
 
 /// Returns the state of TLS. Without TLS, all its fields are empty.
 fn tls(shared: &Shared) -> TlsState {

@@ -34,7 +34,11 @@ const POLICIES: [&str; 8] = [
 
 /// A change of a setting, with its new value, which is valid.
 enum Change {
+    /// A memory limit. One that is less than the store needs changes no memory, and commands that may need more memory
+    /// are refused.
     Memory(u64),
+    /// The time after which a script counts as too slow, in ms; 0: never.
+    BusyMs(u64),
     Clients(u64),
     TimeoutMs(u64),
     Events(KeyEvents),
@@ -208,6 +212,7 @@ impl Change {
                 None => Err("argument must be a memory value".to_owned()),
             },
             "maxmemory-policy" => policy(value, now, is_tiered),
+            "busy-reply-threshold" | "lua-time-limit" => Ok(Self::BusyMs(number(value, 0, i64::MAX)?.unsigned_abs())),
             "maxclients" => Ok(Self::Clients(number(value, 1, shared.config.connections_max as i64)?.unsigned_abs())),
             "timeout" => Ok(Self::TimeoutMs(number(value, 0, i32::MAX.into())?.unsigned_abs() * 1000)),
             "notify-keyspace-events" => KeyEvents::of(value)
@@ -244,13 +249,16 @@ impl Change {
         let shared = &call.ctx.shared;
         match self {
             Self::Memory(bytes) => {
-                return shared.resize_memory(bytes).map_err(|error| match error {
-                    ResizeError::TooSmall { least_bytes } => format!("the minimum is {least_bytes} bytes"),
-                    ResizeError::TooLarge { most_bytes } => {
-                        format!("the maximum without a restart is {most_bytes} bytes")
+                let below_least = match shared.resize_memory(bytes) {
+                    Ok(()) => 0,
+                    Err(ResizeError::TooSmall { .. }) => bytes,
+                    Err(ResizeError::TooLarge { most_bytes }) => {
+                        return Err(format!("the maximum without a restart is {most_bytes} bytes"));
                     }
-                });
+                };
+                shared.live.memory_below_least.store(below_least, Relaxed);
             }
+            Self::BusyMs(ms) => shared.scripts.set_busy_ms(ms),
             Self::Clients(most) => shared.live.connections_max.store(most, Relaxed),
             Self::TimeoutMs(ms) => shared.live.idle_timeout_ms.store(ms, Relaxed),
             Self::Events(events) => shared.set_key_events(events),

@@ -278,6 +278,7 @@ fn live(config: &ServerConfig) -> Live {
         connections_max: AtomicU64::new(config.connections_max as u64),
         pause: PauseSwitch::default(),
         slow_entries_max: AtomicU64::new(command::metrics::SLOW_REPORTED),
+        memory_below_least: AtomicU64::new(0),
         hints: command::resp::config_hints::Hints::default(),
         password: std::sync::Mutex::default(),
         key_events: AtomicU32::new(0),

@@ -192,7 +192,6 @@ fn config_set_applies_live_settings_and_refuses_invalid_sets_as_a_whole() {
         ),
         (&[b"nosuch", b"5"], "-ERR Unknown option"),
         (&[b"notify-keyspace-events", b"KQ"], "-ERR CONFIG SET failed"),
-        (&[b"maxmemory", b"1b"], "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - the minimum is"),
     ] {
         let reply = text(&client.ask(&[&[&b"CONFIG"[..], b"SET"], words].concat()));
         assert!(reply.starts_with(error), "{reply}");
@@ -203,6 +202,38 @@ fn config_set_applies_live_settings_and_refuses_invalid_sets_as_a_whole() {
     assert!(text(&client.ask(&[b"INFO", b"stats"])).contains("keyspace_misses:1\r\n"));
     assert_eq!(client.ask(&[b"CONFIG", b"RESETSTAT"]), b"+OK\r\n");
     assert!(text(&client.ask(&[b"INFO", b"stats"])).contains("keyspace_misses:0\r\n"));
+    running.stop();
+}
+
+#[test]
+fn limit_below_the_least_memory_refuses_growth_only_until_it_is_raised() {
+    let running = start(both());
+    let mut client = resp(&running);
+    let ask = |client: &mut Replies, line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        text(&client.ask(&words)).trim_end().to_owned()
+    };
+    const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+    assert_eq!(ask(&mut client, "SET there 1"), "+OK");
+    assert_eq!(ask(&mut client, "RPUSH list a b"), ":2");
+    let before = ask(&mut client, "CONFIG GET maxmemory");
+    assert_eq!(ask(&mut client, "CONFIG SET maxmemory 1"), "+OK");
+    assert_eq!(ask(&mut client, "CONFIG GET maxmemory"), "*2\r\n$9\r\nmaxmemory\r\n$1\r\n1");
+    for line in ["SET new 1", "RPUSH list c", "HSET h f v", "INCR there", "APPEND there x"] {
+        assert_eq!(ask(&mut client, line), OOM, "{line}");
+    }
+    let script = client.ask(&[b"EVAL", b"return redis.call('set', KEYS[1], 1)", b"1", b"new"]);
+    assert!(text(&script).starts_with("-OOM"), "{}", text(&script));
+    assert_eq!(ask(&mut client, "GET there"), "$1\r\n1");
+    assert_eq!(ask(&mut client, "LPOP list"), "$1\r\na");
+    // A refused command spoils its transaction.
+    assert_eq!(ask(&mut client, "MULTI"), "+OK");
+    assert_eq!(ask(&mut client, "SET new 1"), OOM);
+    assert!(ask(&mut client, "EXEC").starts_with("-EXECABORT"));
+    assert_eq!(ask(&mut client, "DEL there"), ":1");
+    assert_eq!(ask(&mut client, "CONFIG SET maxmemory 0"), "+OK");
+    assert_eq!(ask(&mut client, "CONFIG GET maxmemory"), before);
+    assert_eq!(ask(&mut client, "SET new 1"), "+OK");
     running.stop();
 }
 
