@@ -22,7 +22,7 @@ pub const LOADED_SCRIPTS_MAX: usize = 10_000;
 /// The maximum number of bytes of the scripts that `SCRIPT LOAD` has cached.
 pub const LOADED_BYTES_MAX: u64 = 64 << 20;
 /// The time after which a script in execution counts as too slow, so that others that wait for it get an error, unless
-/// `CONFIG SET busy-reply-threshold` has set another. A stop of the server ends a script that has written after this time.
+/// `CONFIG SET busy-reply-threshold` has set another. After it, a stop of the server ends a script that has written.
 pub const BUSY_MS: u64 = 5_000;
 
 /// A cached script.

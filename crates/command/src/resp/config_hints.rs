@@ -1,6 +1,6 @@
 //! Settings of Redis about how it stores and evicts values, which have no meaning for this server. `CONFIG SET` accepts
 //! valid values of them, because clients and operators set them, and `CONFIG GET` returns what was set. Only
-//! `OBJECT ENCODING` uses some of them ([`super::encoding`]), and `XADD` and `XTRIM` with `~` those of nodes of streams.
+//! `OBJECT ENCODING` uses some of them ([`super::encoding`]), and `XADD` and `XTRIM` with `~` those of streams.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 

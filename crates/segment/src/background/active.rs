@@ -44,7 +44,8 @@ pub(super) struct ActiveExpiry {
 type Remove<'r> = dyn FnMut(&Key<'_>, usize) + 'r;
 
 impl ActiveExpiry {
-    /// Makes a step if one is due: calls `remove` for expired items. Returns true if the next slice should make another.
+    /// Makes a step if one is due: calls `remove` for expired items. Returns true if the next slice should make
+    /// another.
     pub(super) fn step(
         &mut self,
         store: &Store,
@@ -75,8 +76,8 @@ impl ActiveExpiry {
     }
 }
 
-/// Calls `remove` if the item that a slot names has expired, and returns true. Returns `None` if there is no item with an
-/// expiry. An item whose lock another thread holds stays until a later step.
+/// Calls `remove` if the item that a slot names has expired, and returns true. Returns `None` if there is no item with
+/// an expiry. An item whose lock another thread holds stays until a later step.
 fn examine(store: &Store, slot: Slot, now: UnixMillis, remove: &mut Remove<'_>) -> Option<bool> {
     let slot = Some(slot).filter(|slot| slot.is_item())?;
     let header = store.segments.named(slot).filter(|header| header.class() != CLASS_NEVER)?;

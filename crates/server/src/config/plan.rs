@@ -25,8 +25,8 @@ use tls::{ClientAuth, UserFrom};
 const MEMORY_SHARE: u64 = 4;
 /// The minimum of the `auto` memory size, if the host has at least twice as much memory.
 const MEMORY_AUTO_MIN: ByteSize = ByteSize::mib(64);
-/// The divisor that derives the `auto` maximum length of an item from the memory. A namespace's quota, and a resize, must
-/// have room for a few items.
+/// The divisor that derives the `auto` maximum length of an item from the memory. A resize must leave room for a few
+/// items.
 const ITEM_SHARE: u64 = 64;
 /// The bounds of the `auto` maximum length of an item: the maxima of memcached and of Redis.
 const ITEM_AUTO_MIN: ByteSize = ByteSize::mib(1);

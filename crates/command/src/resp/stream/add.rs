@@ -21,8 +21,8 @@ const GROUP_ENTRIES: usize = config_hints::number_of("stream-node-max-entries");
 const GROUP_BYTES: usize = config_hints::number_of("stream-node-max-bytes");
 /// The maximum number of groups of entries that an approximate trim removes without `LIMIT`, as in Redis.
 const GROUPS_A_TRIM: u64 = 100;
-/// The bounds of the number of entries that an approximate trim removes without `LIMIT`, as in Redis. The first one counts
-/// if the size of groups is not limited.
+/// The numbers of entries that an approximate trim removes at most without `LIMIT`, as in Redis: if the size of groups is
+/// not limited, and for groups of any size.
 const TRIMMED_UNLIMITED: u64 = 10_000;
 const TRIMMED_MAX: u64 = 1_000_000;
 
@@ -35,8 +35,8 @@ enum Retained {
     From(StreamId),
 }
 
-/// A trim of a stream. An approximate one (`~`) removes whole groups of entries only, as Redis does, so that most calls of
-/// `XADD` have nothing to remove:
+/// A trim of a stream. An approximate one (`~`) removes whole groups of entries only, as Redis does, so that most calls
+/// of `XADD` have nothing to remove:
 ///
 /// ```text
 ///   entries ever added    1 ......... 100 | 101 ......... 200 | 201 ..... 250       groups of `stream-node-max-entries`
