@@ -370,8 +370,8 @@ pub struct Live {
     pub pause: PauseSwitch,
     /// The maximum number of slow requests that `SLOWLOG` reports.
     pub slow_entries_max: AtomicU64,
-    /// The `maxmemory` that a client has set, in bytes, if it is less than the store needs; 0 if not. The store's memory
-    /// is unchanged then, and commands that may need more memory are refused.
+    /// The `maxmemory` that a client has set, in bytes, if it is less than the store needs; 0 if not. The store's
+    /// memory is unchanged then, and commands that may need more memory are refused.
     pub memory_below_least: AtomicU64,
     /// Settings of Redis without a meaning for this server.
     pub hints: Hints,

@@ -336,8 +336,8 @@ impl Background {
         SliceReport { kind, more }
     }
 
-    /// Removes some expired items if an observer wants them, or if memory is short. Returns true if the next slice should
-    /// remove more.
+    /// Removes some expired items if an observer wants them, or if memory is short. Returns true if the next slice
+    /// should remove more.
     fn expire_some(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
         let is_wanted = self.observer.as_deref().is_some_and(EvictionObserver::wants_expired);
         if !is_wanted && !has_kept_shortage(store) && self.short(store).is_none() {

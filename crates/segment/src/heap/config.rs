@@ -237,8 +237,8 @@ impl Geometry {
         self.segments_min() + self.handles_max
     }
 
-    /// Returns the smallest quota of a namespace, in bytes. It is also large enough for a few of the largest items, or of
-    /// [`QUOTA_ITEM_BYTES`] if those are longer: an item of a namespace is at most a third of its quota.
+    /// Returns the smallest quota of a namespace, in bytes. It is also large enough for a few of the largest items, or
+    /// of [`QUOTA_ITEM_BYTES`] if those are longer: an item of a namespace is at most a third of its quota.
     pub(crate) fn least_quota_bytes(&self) -> u64 {
         let for_items = (3 * self.item_bytes_max.min(QUOTA_ITEM_BYTES)).div_ceil(self.segment_bytes as u64);
         (self.quota_segments_min() as u64).max(for_items) * (self.segment_bytes as u64 + HEADER_BYTES)

@@ -21,8 +21,8 @@ const GROUP_ENTRIES: usize = config_hints::number_of("stream-node-max-entries");
 const GROUP_BYTES: usize = config_hints::number_of("stream-node-max-bytes");
 /// The maximum number of groups of entries that an approximate trim removes without `LIMIT`, as in Redis.
 const GROUPS_A_TRIM: u64 = 100;
-/// The numbers of entries that an approximate trim removes at most without `LIMIT`, as in Redis: if the size of groups is
-/// not limited, and for groups of any size.
+/// The numbers of entries that an approximate trim removes at most without `LIMIT`, as in Redis: if the size of groups
+/// is not limited, and for groups of any size.
 const TRIMMED_UNLIMITED: u64 = 10_000;
 const TRIMMED_MAX: u64 = 1_000_000;
 
@@ -39,7 +39,7 @@ enum Retained {
 /// of `XADD` have nothing to remove:
 ///
 /// ```text
-///   entries ever added    1 ......... 100 | 101 ......... 200 | 201 ..... 250       groups of `stream-node-max-entries`
+///   entries ever added    1 ......... 100 | 101 ......... 200 | 201 ..... 250     groups of `stream-node-max-entries`
 ///   entries there                    ^ first                              ^ last
 ///   MAXLEN ~ 120                     └──────┘ goes: 150 remain
 /// ```
