@@ -323,18 +323,27 @@ impl<'r> SortedSetValue<'r> {
         self.0.root().1 > 0
     }
 
-    /// Returns the scores and hashes of at least `most` texts of a large sorted set, in the order of the hashes from
-    /// `hash` on, and the lowest hash of the texts behind them, if there are more. Never separates texts with the same
-    /// hash. A walk with these hashes meets all texts that stay in the sorted set, even if it changes meanwhile.
+    /// Returns the scores and hashes of at least `most` texts, in the order of the hashes from `hash` on, and the lowest
+    /// hash of the texts behind them, if there are more. Never separates texts with the same hash. If the sorted set has
+    /// no index of the hashes, returns those of all texts from `hash` on. A walk with these hashes meets all texts that stay in the sorted set, even if it changes meanwhile.
     ///
     /// # Errors
     /// [`Damaged`].
     pub fn hashes(&self, hash: u32, most: u64) -> Result<ScoredHashes, Damaged> {
         let mut found: Vec<(f64, u32)> = Vec::new();
+        if !self.is_large() {
+            for element in self.from(0)? {
+                let (score, value) = element?;
+                found.push((score, crate::hash(value.text(&mut Digits::new()))));
+            }
+            found.retain(|(_, of)| *of >= hash);
+            found.sort_unstable_by_key(|(_, of)| *of);
+            return Ok(ScoredHashes { found, next: None });
+        }
         let mut cursor = self.0.seek_key(&hash_key(hash, 0))?;
         loop {
             let (elements, rest) = cursor.leaf.as_chunks::<HASH_BYTES>();
-            if !rest.is_empty() || !self.is_large() {
+            if !rest.is_empty() {
                 return Err(Damaged);
             }
             let first = elements.partition_point(|element| element[..4] < hash.to_be_bytes()[..]);

@@ -5,7 +5,7 @@ use super::node::{self, Entry, EntryStart, entries};
 use super::seek::Nodes;
 use super::{
     BYTES_MIN, COUNTED, Codec, JOINED_BYTES_MAX, LEAF_BYTES_FULL, LEAF_BYTES_MAX, LEVELS_MAX, PAGE_BYTES_MAX,
-    PAGE_ENTRIES_LONG, PAGE_ENTRIES_MIN,
+    PAGE_ENTRIES_LONG, PAGE_ENTRIES_MIN, ROOT_BYTES_MAX,
 };
 use crate::Damaged;
 use crate::tree::Parts;
@@ -286,7 +286,8 @@ impl Writing<'_, '_> {
         Ok(())
     }
 
-    /// Appends the head to `to`. Divides a long root, and drops levels with a single entry.
+    /// Appends the head to `to`. Divides a long root, drops levels with a single entry, and moves a root with long keys
+    /// into a page.
     fn put_head(mut self, mut root: Vec<u8>, to: &mut Vec<u8>) -> Result<(), Damaged> {
         while pages_of(&root) > 1 && self.edit.levels < LEVELS_MAX {
             let (key, bytes) = (Entry::at(&root, 0)?.key.to_vec(), root);
@@ -308,6 +309,12 @@ impl Writing<'_, '_> {
                 }
             };
             self.edit.levels -= 1;
+        }
+        if root.len() > ROOT_BYTES_MAX && self.edit.levels < LEVELS_MAX {
+            let mut above = Vec::new();
+            self.write(node::total(&root)?, &[Entry::at(&root, 0)?.section()], &root, &mut above);
+            root = above;
+            self.edit.levels += 1;
         }
         self.parts.gone.append(&mut self.edit.gone);
         self.parts.gone_trees.append(&mut self.edit.gone_trees);

@@ -26,7 +26,8 @@
 //! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the elements that the type does not divide; a page at most
 //! [`PAGE_BYTES_MAX`] bytes or [`PAGE_ENTRIES_LONG`] entries; a tree at most [`LEVELS_MAX`] levels. A division leaves
 //! at least [`PAGE_ENTRIES_MIN`] entries in each page, whatever their keys are, so that the number of levels is at most
-//! proportional to the logarithm of the number of leaves. The root of a tree with all levels grows without a limit.
+//! proportional to the logarithm of the number of leaves. The root has at most [`ROOT_BYTES_MAX`] bytes. The root of a
+//! tree with all levels grows without a limit.
 
 mod edit;
 mod finish;
@@ -60,6 +61,9 @@ const PAGE_BYTES_MAX: usize = 1024;
 const PAGE_ENTRIES_MIN: usize = 3;
 /// The maximum number of entries of a page with longer keys than [`PAGE_BYTES_MAX`] has room for.
 const PAGE_ENTRIES_LONG: usize = 2 * PAGE_ENTRIES_MIN;
+/// Maximum length in bytes of the root. A longer one is moved into a page, to which the new root has one entry: the head
+/// must fit into one item, and a part need not.
+const ROOT_BYTES_MAX: usize = 2 * PAGE_BYTES_MAX;
 /// Maximum number of levels of entries above the leaves. Each level multiplies the leaves by at least three.
 const LEVELS_MAX: usize = 12;
 /// The bit in the `levels` of a head that marks a counted tree. The store reads it, too.
