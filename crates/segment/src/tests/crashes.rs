@@ -129,7 +129,7 @@ impl Rig {
     pub(super) fn open(file: Arc<MapFile>, now: UnixMillis) -> Self {
         let mut rig = Self::open_early(file, now);
         while rig.store.is_rebuilding() {
-            rig.background.slice(now, &mut || false);
+            rig.background.slice(rig.reopened().at, &mut || false);
         }
         rig
     }
@@ -626,6 +626,66 @@ fn item_expires_on_time_after_reopen_and_backward_clock_is_reported() {
         assert_eq!(open(NOW.plus_ms(500_001)).read(b"long"), None);
         let earlier = open(NOW);
         assert_eq!(earlier.reopened().clock_behind_ms, 2_000);
+    });
+}
+
+/// The wall clock at a start may be that of a machine without a battery, or years ahead.
+#[test]
+fn no_wall_clock_at_a_start_revives_expired_items_or_lengthens_times_to_live() {
+    const YEAR_MS: u64 = 365 * 86_400_000;
+    let open = |rig: &Rig, now| Rig::open(Arc::new(rig.file.image().expect("an image")), now);
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        rig.put_until(b"expired", b"v", Expire::At(NOW.plus_ms(1_000)));
+        rig.put_until(b"minute", b"v", Expire::At(NOW.plus_ms(60_000)));
+        rig.now = NOW.plus_ms(2_000);
+        rig.settle();
+        for years in [0, 1, 9, 11, 20, 40] {
+            let mut earlier = open(&rig, UnixMillis(NOW.0 - years * YEAR_MS));
+            let resumed = earlier.reopened();
+            assert_eq!((resumed.at, resumed.clock_behind_ms), (rig.now, years * YEAR_MS + 2_000), "{years} years");
+            earlier.now = resumed.at;
+            assert_eq!(earlier.read(b"expired"), None, "{years} years behind");
+            assert!(earlier.read(b"minute").is_some(), "{years} years behind");
+            // This process ends before the wall clock is corrected.
+            earlier.store.persist_wall_lead(-((years * YEAR_MS) as i64) - 2_000);
+            if years > 10 {
+                assert_eq!(open(&earlier, NOW.plus_ms(3_000)).reopened().at, NOW.plus_ms(3_000));
+            }
+            earlier.now = earlier.now.plus_ms(58_000);
+            assert_eq!(earlier.read(b"minute"), None, "{years} years behind");
+        }
+        // The wall clock at the first start, the same at the next, and a right one at last.
+        for years in [1, 9, 11, 20, 40] {
+            let mut rig = open(&rig, NOW.plus_ms(years * YEAR_MS));
+            rig.now = rig.reopened().at;
+            rig.put_until(b"new", b"v", Expire::At(rig.now.plus_ms(60_000)));
+            rig.settle();
+            let mut right = open(&rig, NOW.plus_ms(10_000));
+            assert!(right.reopened().at >= rig.now, "{years} years ahead");
+            right.now = right.reopened().at.plus_ms(60_000);
+            assert_eq!(right.read(b"new"), None, "{years} years ahead");
+        }
+    });
+}
+
+/// A file of a machine that started in 1970 and was then set right has a store's clock far behind the wall clock.
+#[test]
+fn file_that_was_created_with_a_wrong_clock_keeps_its_times_to_live_at_the_next_start() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        rig.put_until(b"minute", b"v", Expire::At(NOW.plus_ms(60_000)));
+        rig.now = NOW.plus_ms(2_000);
+        rig.settle();
+        for years in [1, 9, 11, 56, 500] {
+            let ahead_ms = years * 365 * 86_400_000;
+            rig.store.persist_wall_lead(ahead_ms as i64);
+            let image = Arc::new(rig.file.image().expect("an image"));
+            let mut next = Rig::open(image, rig.now.plus_ms(ahead_ms + 5_000));
+            assert_eq!((next.reopened().at, next.reopened().clock_behind_ms), (rig.now.plus_ms(5_000), 0));
+            next.now = next.reopened().at;
+            assert!(next.read(b"minute").is_some(), "{years} years");
+        }
     });
 }
 

@@ -38,19 +38,25 @@ use crate::durable::reopen::segments::{check_headers, recount, repair_segments};
 use crate::durable::reopen::undo::{forget_undone, undo_open};
 pub use report::Reopened;
 
-/// The greatest difference, ten years in ms, between the recorded clock and the wall clock. At a greater difference,
-/// the wall clock is used.
-const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;
+/// The greatest lead of the store's clock over the wall clock, ten years in ms, that is still applied at the next start.
+/// After a greater lead, the last process began with a wrong wall clock, such as that of a machine without a battery.
+const LEAD_MAX_MS: u64 = 10 * 365 * 24 * 3_600_000;
+/// The end of the recorded clocks that are believed, the year 3000 in ms since 1970. A later one is damaged.
+const CLOCK_END: UnixMillis = UnixMillis(32_503_680_000_000);
 
 /// Returns the time at which the store's clock resumes, and by how many ms the wall clock `wall` is behind. Times to
-/// live continue to run while no process uses the file, and never run backwards.
+/// live continue to run while no process uses the file, and never run backwards, whatever the wall clock is.
 pub(crate) fn resume_clock(store: &Store, wall: UnixMillis) -> (UnixMillis, u64) {
     let ahead_ms = store.persistent.wall_ahead_ms.load(Relaxed) as i64;
-    let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };
-    let resumed = UnixMillis(wall.0.saturating_add_signed(-ahead_ms));
+    // A wall clock that was ahead of the store's, by whatever difference, cannot end items early: the clock does not
+    // resume before its last time.
+    let is_applied = ahead_ms >= 0 || ahead_ms.unsigned_abs() <= LEAD_MAX_MS;
+    let resumed = UnixMillis(wall.0.saturating_add_signed(if is_applied { -ahead_ms } else { 0 }));
     let last = UnixMillis(store.persistent.clock_ms.load(Relaxed));
-    let behind_ms = last.ms_since(resumed);
-    if behind_ms <= CLOCK_TRUST_MS { (resumed.max(last), behind_ms) } else { (wall, behind_ms) }
+    if last >= CLOCK_END {
+        return (wall, 0);
+    }
+    (resumed.max(last), last.ms_since(resumed))
 }
 
 /// Records for the next process by how many ms the wall clock is ahead of the store's.
