@@ -30,6 +30,18 @@ pub(super) fn admit_command<'c>(
     if !entry.needs_no_check(words) {
         check_words(call, entry, words, asked).map_err(|fault| refusal(call, entry, fault))?;
     }
+    admit_received(call, entry, asked)
+}
+
+/// Checks that a request with a valid number of words may be executed now. A request that is received in parts is
+/// checked when it begins and again when it is complete: users and pauses may change meanwhile, and the rights that it
+/// needs may depend on its last words.
+#[inline(always)]
+pub(super) fn admit_received<'c>(
+    call: &mut Call<'c, '_>,
+    entry: &'static catalog::CommandSpec,
+    asked: KnownKeys<'_, 'c>,
+) -> Run {
     let session = &*call.session;
     let restrained = call.ctx.admission.restrained || call.ctx.has_op_quota(call.session.namespace);
     if restrained || session.is_restricted || is_token(session) || session.aside.is_some() || call.is_unauthenticated()

@@ -203,7 +203,7 @@ fn access(name: &str, spec: &KeySpec, args: Args<'_>) -> &'static [&'static str]
         true if name == "bitfield" => &["RW", "access", "update"],
         true if name == "delex" && args.len() > 1 => &["RW", "access", "delete"],
         true if name == "delex" => &["RM", "delete"],
-        true if set_reads(args) => &["RW", "access", "update"],
+        true if set_reads(args.skip(2)) => &["RW", "access", "update"],
         true => &["OW", "update"],
         false => spec.flags,
     }

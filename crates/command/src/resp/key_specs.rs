@@ -209,9 +209,9 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
 }
 
 /// Returns true if a request of `SET` with the arguments `args` reads the value of its key.
-pub(super) fn set_reads(args: Args<'_>) -> bool {
+pub(super) fn set_reads<'w>(mut options: impl Iterator<Item = &'w [u8]>) -> bool {
     let reads = |word: &[u8]| matches!(&lower(word)[..], b"get" | b"ifeq" | b"ifne" | b"ifdeq" | b"ifdne");
-    args.skip(2).any(reads)
+    options.any(reads)
 }
 
 /// Returns true if a request of `BITFIELD` with the arguments `args` only reads. An invalid request counts as one that

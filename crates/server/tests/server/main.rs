@@ -49,6 +49,7 @@ mod info;
 mod lease;
 mod lifecycle;
 mod limits;
+mod long_admission;
 mod memcache_names;
 mod memcache_rights;
 mod memcache_table;

@@ -59,6 +59,8 @@ pub(super) enum KnownKeys<'k, 'c> {
     All(Args<'c>),
     /// The request has only this key.
     One(&'k [u8]),
+    /// The request has only this key. It reads and writes the value, whatever its command usually does.
+    OneReadAndWritten(&'k [u8]),
     /// Not all keys have been received yet.
     Some,
     /// The keys are checked later, when all have been received.
@@ -69,7 +71,7 @@ pub(super) enum KnownKeys<'k, 'c> {
 /// `place`. Returns 0 for one that neither returns nor changes a value, such as `EXISTS`.
 fn access(number: usize, place: usize, args: Option<Args<'_>>) -> u8 {
     match name_of(number) {
-        "set" if !args.is_some_and(set_reads) => WRITE,
+        "set" if !args.is_some_and(|args| set_reads(args.skip(2))) => WRITE,
         "delex" if args.is_some_and(|args| args.len() > 1) => READ | WRITE,
         // As in Redis, requests that only read need no right to write.
         "bitfield" if args.is_some_and(only_gets_fields) => READ,
@@ -137,6 +139,7 @@ fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: Kn
             Some(key(name))
         }
         KnownKeys::One(name) => (!rights.allows_key(name, access(number, 0, None))).then(|| key(name)),
+        KnownKeys::OneReadAndWritten(name) => (!rights.allows_key(name, READ | WRITE)).then(|| key(name)),
         KnownKeys::Some => (!rights.all_keys()).then(|| key(b"")),
         KnownKeys::Later => None,
     }

@@ -215,6 +215,7 @@ pub(super) fn refuse(
 /// Ends a long request whose reply is in the output: counts the request, and sends it to the monitoring clients.
 pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: usize, answers: Answers) {
     call.session.end_request();
+    call.session.is_counted = false;
     let is_refused = std::mem::take(&mut call.is_refused);
     let outcome = statistics::outcome(call.out.since(mark), is_refused, call.ctx);
     call.remove_unwanted_reply(mark, answers, Some(entry));

@@ -4,6 +4,7 @@
 use super::super::acl::KnownKeys;
 use super::super::catalog::CommandSpec;
 use super::super::error::ErrorReply;
+use super::super::key_specs::set_reads;
 use super::super::string::SetOptions;
 use super::super::typed::string;
 use super::TAIL_MAX;
@@ -188,12 +189,13 @@ fn value_complete(
     let (mark, answers) = (call.out.mark(), call.session.answers);
     // The key is copied only for the events that name it.
     let stored = match call.ctx.push.watch.watched.has_absence_events() {
-        false => store_large(call, &mut large, rule, &tail),
+        false => store_received(call, entry, &mut large, rule, &tail),
         true => {
             let (key, is_read) = (large.key().to_vec(), rule.reads_key(&tail));
-            absent::run_part(call, &key, is_read, |call| store_large(call, &mut large, rule, &tail))
+            absent::run_part(call, &key, is_read, |call| store_received(call, entry, &mut large, rule, &tail))
         }
     };
+    let quits = matches!(stored, Err(Interrupt::Quit));
     match stored {
         Err(Interrupt::State(state)) => {
             call.out.truncate(mark);
@@ -209,7 +211,21 @@ fn value_complete(
     large.end(call.guard, call.ctx);
     call.at += at;
     long::long_answered(call, entry, mark, answers);
-    Ok(())
+    if quits { Err(SessionWait::Close) } else { Ok(()) }
+}
+
+/// Stores a completely received value if the client may still execute the command, and replies.
+fn store_received<'c>(
+    call: &mut Call<'c, '_>,
+    entry: &'static CommandSpec,
+    large: &mut LargeSet,
+    rule: ValueEffect,
+    tail: &[&'c [u8]],
+) -> Run {
+    let key = large.key();
+    let reads = rule == ValueEffect::Set && set_reads(tail.iter().copied());
+    admit::admit_received(call, entry, if reads { KnownKeys::OneReadAndWritten(key) } else { KnownKeys::One(key) })?;
+    store_large(call, large, rule, tail)
 }
 
 /// Stores a completely received value as its command requires, and replies.
