@@ -33,6 +33,7 @@ mod flash;
 mod flash_commands;
 mod flash_query;
 mod flash_walks;
+mod form_changes;
 mod full_replies;
 mod full_store;
 mod graph;
