@@ -101,7 +101,7 @@ fn write_item(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'
                 cas: item.token,
                 fetched: item.fetched,
                 class: item.ttl_class.into(),
-                size: item.stored_bytes,
+                size: item.bytes_with_pieces(),
                 client_flags: item.client_flags,
             },
         ),

@@ -211,7 +211,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
                 cas: call.ctx.client_token(item.token),
                 fetched: item.fetched,
                 class: item.ttl_class.into(),
-                size: item.stored_bytes,
+                size: item.bytes_with_pieces(),
                 client_flags: item.client_flags,
             };
             reply::debug(call.out, token, &facts);

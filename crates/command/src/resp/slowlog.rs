@@ -392,7 +392,7 @@ fn memory_usage(call: &mut Call<'_, '_>, key: &Key<'_>) -> Run {
         }
         if walk.sizes.as_mut().is_none_or(|sizes| parts.add_sizes(key, sizes, PARTS_A_STEP)) {
             let bytes = walk.sizes.map_or(0, |sizes| sizes.bytes());
-            call.int((item.stored_bytes + SLOT_BYTES + bytes) as i64);
+            call.int((item.bytes_with_pieces() + SLOT_BYTES + bytes) as i64);
             return Ok(());
         }
         call.ops += PARTS_A_STEP / 4;

@@ -297,6 +297,11 @@ impl Item<'_> {
     pub fn value_len(&self) -> u64 {
         self.value.client_bytes()
     }
+
+    /// Returns [`Item::stored_bytes`], and the bytes of the pieces of a large value.
+    pub fn bytes_with_pieces(&self) -> u64 {
+        self.stored_bytes + if let Value::Large(large) = self.value { large.bytes } else { 0 }
+    }
 }
 
 impl Value<'_> {

@@ -447,6 +447,44 @@ fn memory_usage_reports_the_bytes_of_a_key_and_null_for_a_missing_key() {
     running.stop();
 }
 
+/// A value above the longest whole item is stored in pieces, which hold nearly all of its bytes.
+#[test]
+fn sizes_of_a_key_count_the_pieces_of_its_value_in_every_protocol() {
+    let running = start(ServerConfig { memory_bytes: 64 << 20, item_bytes_max: 8 << 20, ..both() });
+    let mut client = resp(&running);
+    let number = |text: &str| text.parse::<usize>().unwrap_or_else(|_| panic!("{text:?} is no number"));
+    for len in [100, 5_000, 60_000, 66_000, 600_000, 5_000_000] {
+        let value = vec![b'v'; len];
+        let half = &value[..len / 2];
+        let check = |bytes: usize, of: &str| {
+            assert!((len..len + len / 50 + 200).contains(&bytes), "{bytes} bytes of {len} in {of}");
+        };
+        assert_eq!(client.text("FLUSHALL"), "+OK");
+        client.ask(&[b"SET", b"set", &value]);
+        client.ask(&[b"SET", b"append", half]);
+        client.ask(&[b"APPEND", b"append", half]);
+        client.ask(&[b"COPY", b"set", b"copy"]);
+        client.ask(&[b"SETRANGE", b"range", (len - 1).to_string().as_bytes(), b"v"]);
+        client.ask(&[b"SETBIT", b"bit", (len * 8 - 1).to_string().as_bytes(), b"1"]);
+        client.ask(&[b"BITOP", b"NOT", b"op", b"set"]);
+        client.ask(&[b"RPUSH", b"list", half, half]);
+        for key in ["set", "append", "copy", "range", "bit", "op", "list"] {
+            let usage = client.text(&format!("MEMORY USAGE {key}"));
+            check(number(usage.trim_start_matches(':')), &format!("MEMORY USAGE {key}"));
+        }
+        let mut other = Client::connect(tcp(&running));
+        other.send(b"me set\r\nlru_crawler metadump all\r\nquit\r\n");
+        let lines = text(&other.read_to_end());
+        let of_key = |line: &&str| line.starts_with("ME set ") || line.starts_with("key=set ");
+        let sizes = lines.lines().filter(of_key).map(|line| {
+            let size = line.split("size=").nth(1).and_then(|rest| rest.split_whitespace().next());
+            check(number(size.unwrap_or(line)), line);
+        });
+        assert_eq!(sizes.count(), 2, "{lines}");
+    }
+    running.stop();
+}
+
 #[test]
 fn commands_that_are_disabled_are_refused_and_debug_is_unless_it_is_allowed() {
     let disabled = vec!["flushall".to_owned(), "monitor".to_owned()];
