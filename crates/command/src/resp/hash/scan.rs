@@ -12,6 +12,7 @@ use crate::resp::number::{self, integer};
 use crate::resp::own_transaction;
 use crate::resp::pattern::check;
 use crate::resp::slices;
+use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::walk::Walk;
 use crate::resp::typed;
 use crate::resp::typed::{KeyParts, put_text, put_texts, record, reply_bytes};
@@ -250,10 +251,9 @@ impl Drawing {
         Ok(Self { count, with_values, in_pairs: with_values && version == Version::Resp3 })
     }
 
-    /// Refuses a negative count whose fields cannot fit into a reply of `bytes_max` bytes. Each field needs at least
-    /// five bytes.
-    fn check(self, bytes_max: usize) -> Result<(), ErrorReply> {
-        let most = bytes_max as u64 / 5;
+    /// Refuses a negative count whose fields cannot fit into a collected reply. Each field needs at least six bytes.
+    fn check(self) -> Result<(), ErrorReply> {
+        let most = ANSWER_BYTES_MAX as u64 / 6;
         if self.count.is_some_and(|count| count < 0 && count.unsigned_abs() > most) {
             return Err(ErrorReply::AnswerTooLong);
         }
@@ -288,7 +288,7 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
     {
         return typed::at_any_length(call, "hrandfield", args, |call, _| draw_from_plain(call, key, drawing));
     }
-    drawing.check(call.ctx.request_bytes_max)?;
+    drawing.check()?;
     if !call.collects_replies {
         return Err(slices::run_reading(call, "hrandfield", args, key));
     }
@@ -313,7 +313,7 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
         return put_texts(call.out, version, bytes_max, std::iter::once(Ok(drawn)));
     };
     if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
-        drawing.check(call.ctx.request_bytes_max)?;
+        drawing.check()?;
         if !call.collects_replies {
             // After this error, the caller turns the command into a single-command transaction.
             return Err(ErrorReply::AnswerTooLong.into());
