@@ -17,7 +17,7 @@ use crate::resp::state::walk::{FREE_BYTES, Walk};
 use crate::resp::string;
 use crate::resp::typed::Edited;
 use crate::visit::progress::SessionWait;
-use protocol::resp::{Args, Version, reply};
+use protocol::resp::{Args, reply};
 use record::{Damaged, PendingEntry, StreamEdit, StreamEntry, StreamGroup, StreamId, StreamValue, Streams};
 
 /// The error line of commands on pending entries if there is no such group.
@@ -65,13 +65,17 @@ impl<'c> Listed<'c> {
 
 /// The maximum number of pending entries that one step of `XPENDING` examines.
 const EXAMINED_A_STEP: usize = 64;
+/// The maximum number of consumers that one step of the summary of `XPENDING` examines, and the cost of each in
+/// operations: two searches for the number of its entries.
+const CONSUMERS_A_STEP: u64 = 16;
+const OPS_A_CONSUMER: usize = 2;
 /// Room before a reply that is collected, for the lines before its elements.
 const HEAD_ROOM: usize = 160;
 /// The maximum length of an identifier in a reply.
 const ID_BYTES: usize = 64;
 
 pub(in crate::resp) fn xpending<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let ([key, group], version) = (words(args), call.session.version);
+    let [key, group] = words(args);
     if args.len() != 2 && !(5..=8).contains(&args.len()) {
         return Err(ErrorReply::Syntax.into());
     }
@@ -81,20 +85,61 @@ pub(in crate::resp) fn xpending<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> 
         let ran = list_pending(call, (args, key, group), listed, &mut walk);
         return if call.collects_replies { slices::end_visit(call, walk, ran) } else { ran };
     }
-    let text = collection::look::<Streams, _>(call, key, |_, stream| {
-        let Some(stream) = stream else { return Ok(None) };
-        let Some(found) = stream.groups().group(group)? else { return Ok(None) };
-        let mut text = Vec::new();
-        put_summary(&mut text, version, stream, found)?;
-        Ok(Some(text))
-    })?;
-    match text {
-        Some(text) => aside::send_long_reply(call, text),
-        None => {
-            no_group(call.out, [key, group], &NO_GROUP);
-            Ok(())
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = summarize(call, (args, key, group), &mut walk);
+    if call.collects_replies { slices::end_visit(call, walk, ran) } else { ran }
+}
+
+/// Replies with the number of pending entries of a group, the first and the last one, and the number of each consumer.
+/// If there are many consumers, this takes several visits: `walk.found` has the lines of consumers behind room for the
+/// first lines, `walk.keys` their number, and `walk.cursor` consumers were examined.
+fn summarize<'c>(call: &mut Call<'c, '_>, (args, key, group): (Args<'c>, &[u8], &[u8]), walk: &mut Walk) -> Run {
+    let version = call.session.version;
+    let (count, ends) = loop {
+        if walk.found.is_empty() {
+            walk.found.resize(HEAD_ROOM, 0);
         }
-    }
+        let (lines, from) = (&mut walk.found, walk.cursor);
+        let step = collection::look_consistently::<Streams, _>(call, key, &mut walk.reading, |_, stream| {
+            let Some(stream) = stream else { return Ok(None) };
+            let Some(found) = stream.groups().group(group)? else { return Ok(None) };
+            Ok(Some(put_consumers(lines, stream, found, from)?))
+        })?;
+        let Some(step) = step else {
+            no_group(call.out, [key, group], &NO_GROUP);
+            return Ok(());
+        };
+        walk.keys += step.listed;
+        walk.cursor += step.examined;
+        call.ops += 1 + step.examined as usize * OPS_A_CONSUMER;
+        if step.examined < CONSUMERS_A_STEP {
+            break (step.count, step.ends);
+        }
+        if !call.collects_replies {
+            return Err(slices::run_reading(call, "xpending", args, key));
+        }
+        if call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    };
+    let text = std::mem::take(&mut walk.found);
+    let consumers = walk.keys;
+    send_behind(call, (text, None), |head| {
+        reply::array(head, 4);
+        reply::int(head, count as i64);
+        match ends {
+            Some((first, last)) => {
+                put_id(head, first);
+                put_id(head, last);
+                reply::array(head, consumers);
+            }
+            None => {
+                reply::null(head, version);
+                reply::null(head, version);
+                reply::null_array(head, version);
+            }
+        }
+    })
 }
 
 /// Lists pending entries. If there are many, this takes several visits: `walk.found` has the reply behind room for its
@@ -159,39 +204,42 @@ fn send_behind(
     }
 }
 
-/// Writes the number of pending entries of a group, the first and the last one, and the number of each consumer.
-fn put_summary(
+/// A step of a summary: the numbers of pending entries, of listed consumers and of examined ones, and the first and the
+/// last pending entry, if there are any.
+struct SummaryStep {
+    count: u64,
+    listed: u64,
+    examined: u64,
+    ends: Option<(StreamId, StreamId)>,
+}
+
+/// Writes the numbers of pending entries of the next consumers, from number `from` on.
+fn put_consumers(
     to: &mut Vec<u8>,
-    version: Version,
     stream: &StreamValue<'_>,
     group: StreamGroup,
-) -> Result<(), Damaged> {
-    let count = stream.groups().pending_count(group.number)?;
-    reply::array(to, 4);
-    reply::int(to, count as i64);
-    let first = stream.groups().pending_from(group.number, StreamId::MIN)?.next().transpose()?;
-    let (Some((first, _)), Some(last)) = (first, stream.groups().last_pending(group.number)?) else {
-        reply::null(to, version);
-        reply::null(to, version);
-        reply::null_array(to, version);
-        return Ok(());
-    };
-    put_id(to, first);
-    put_id(to, last);
-    let (mut consumers, mut lines) = (0, Vec::new());
-    for consumer in stream.groups().consumers(group.number)? {
+    from: u64,
+) -> Result<SummaryStep, Damaged> {
+    let groups = stream.groups();
+    let first = groups.pending_from(group.number, StreamId::MIN)?.next().transpose()?;
+    let ends = first.map(|(first, _)| first).zip(groups.last_pending(group.number)?);
+    let count = groups.pending_count(group.number)?;
+    let mut step = SummaryStep { count, listed: 0, examined: 0, ends };
+    if step.ends.is_none() {
+        return Ok(step);
+    }
+    for consumer in groups.consumers_from(group.number, from)?.take(CONSUMERS_A_STEP as usize) {
         let (name, consumer) = consumer?;
-        let owned = stream.groups().owned_count(consumer.number)?;
+        step.examined += 1;
+        let owned = groups.owned_count(consumer.number)?;
         if owned > 0 {
-            consumers += 1;
-            reply::array(&mut lines, 2);
-            reply::bulk(&mut lines, name);
-            reply::bulk(&mut lines, owned.to_string().as_bytes());
+            step.listed += 1;
+            reply::array(to, 2);
+            reply::bulk(to, name);
+            reply::bulk(to, owned.to_string().as_bytes());
         }
     }
-    reply::array(to, consumers);
-    to.extend_from_slice(&lines);
-    Ok(())
+    Ok(step)
 }
 
 /// A step of a list of pending entries: the numbers of listed and of examined ones, and the next to examine, if any.

@@ -285,8 +285,23 @@ impl<'s> StreamGroups<'s> {
         self,
         group: u32,
     ) -> Result<impl Iterator<Item = Result<(&'s [u8], StreamConsumer), Damaged>> + Clone, Damaged> {
-        let elements = self.stream.elements([&consumer_key(group, b""), &consumer_key(group + 1, b"")])?;
-        Ok(elements.map(|element| decode_consumer(element?)))
+        self.consumers_from(group, 0)
+    }
+
+    /// Returns the consumers of a group from number `index` on, as [`StreamGroups::consumers`] does.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn consumers_from(
+        self,
+        group: u32,
+        index: u64,
+    ) -> Result<impl Iterator<Item = Result<(&'s [u8], StreamConsumer), Damaged>> + Clone, Damaged> {
+        let tree = &self.stream.tree;
+        let (first, end) =
+            (tree.before_key(&consumer_key(group, b""))?, tree.before_key(&consumer_key(group + 1, b""))?);
+        let elements = self.stream.elements_between(first.saturating_add(index), end)?;
+        Ok(elements.map(|element| decode_consumer(element?.bytes)))
     }
 
     /// Returns the name of the consumer with this number.

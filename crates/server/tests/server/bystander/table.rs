@@ -258,6 +258,7 @@ pub fn commands_over_one_large_stream(n: usize) -> Group {
     fill.extend((0..n / 1_000).map(|_| line("XREADGROUP GROUP g one COUNT 1000 STREAMS s >")));
     fill.extend((0..2_000).map(|at| line(&format!("XGROUP CREATE groups g{at} 0 MKSTREAM"))));
     fill.extend((0..2_000).map(|at| line(&format!("XGROUP CREATECONSUMER groups g0 c{at}"))));
+    fill.extend(["XADD groups 1-1 name value", "XREADGROUP GROUP g0 c0 STREAMS groups >"].map(line));
     Group {
         fill,
         entries: vec![
@@ -269,6 +270,7 @@ pub fn commands_over_one_large_stream(n: usize) -> Group {
             walk("XINFO STREAM FULL", "XINFO STREAM s FULL COUNT 0"),
             BystanderCase::new("XINFO GROUPS", line("XINFO GROUPS groups"), 2_000 * 2, Unit::Operation),
             BystanderCase::new("XINFO CONSUMERS", line("XINFO CONSUMERS groups g0"), 2_000, Unit::Operation),
+            BystanderCase::new("XPENDING of consumers", line("XPENDING groups g0"), 2_000 * 2, Unit::Operation),
             BystanderCase::new(
                 "XGROUP DESTROY of consumers",
                 line("XGROUP DESTROY groups g0"),
