@@ -128,61 +128,96 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     Ok(())
 }
 
-/// Executes `RANDOMKEY`. Walks from a random position to the first step that finds keys, and replies with a random key
-/// of this step. The walk takes several visits if the namespace has few keys among many items of other namespaces. The
-/// walk wraps around at most once.
+/// The mean number of keys in a block of the order of a walk, from which `RANDOMKEY` draws.
+const BLOCK_KEYS: u64 = 2;
+/// The number of keys with which a drawn block is always accepted. Few blocks have more: one in about 20,000.
+const BLOCK_KEYS_MAX: u64 = 9;
+/// The number of blocks that `RANDOMKEY` draws before it reads all keys: most of them have expired then.
+const BLOCKS_MAX: usize = 128;
+
+/// Executes `RANDOMKEY`. All keys are equally likely:
+///
+/// ```text
+///   random block of the order of a walk ──> a random one of its keys ──accepted in proportion to their number──> reply
+///        ^                                                           └──refused──> another block
+/// ```
+///
+/// The walk takes several visits if the namespace has few keys among many items of other namespaces.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if call.session.done == 0 && call.ctx.shared.store.keys(call.session.namespace) == 0 {
         call.null();
         return Ok(());
     }
     let (drawn, namespace) = (draw(call), call.session.namespace);
-    let (begin, walk) = (call.guard.walks().first_cursor() | u64::from(drawn as u32), call.session.walk.take());
-    let mut walk = walk.unwrap_or_else(|| Walk::from(begin));
+    let mut walk = call.session.walk.take().unwrap_or_default();
     loop {
-        let Walk { cursor, stride, found, examined: looked, ended, .. } = &mut *walk;
-        let view = call.ctx.view();
-        let stepped = match ended {
-            Some(_) => Ok(None),
-            None => call.guard.walks().walk(namespace, *cursor, stride, &mut |item| {
-                if type_name(item, view).is_none() {
-                    return;
-                }
-                *looked += 1;
-                // The first key is chosen; the second replaces it with probability 1/2, the third with 1/3, and so on.
-                if base::prng::split_mix(drawn ^ *looked as u64).is_multiple_of(*looked as u64) {
-                    found.clear();
-                    found.extend_from_slice(item.key);
-                }
-            }),
-        };
+        if walk.wanted == 0 {
+            begin_block(call, &mut walk, drawn);
+        }
+        let Walk { cursor, stride, found, examined, start, wanted: end, .. } = &mut *walk;
+        let (view, walks, guard) = (call.ctx.view(), call.guard.walks(), &*call.guard);
+        let stepped = walks.walk(namespace, *cursor, stride, &mut |item| {
+            let place = Walks::place_in_walk(*start, walks.walk_place(&guard.key(namespace, item.key)));
+            if !(*start..*end).contains(&place) || type_name(item, view).is_none() {
+                return;
+            }
+            *examined += 1;
+            // The first key is chosen; the second replaces it with probability 1/2, the third with 1/3, and so on.
+            if random(drawn, *cursor ^ *examined as u64).is_multiple_of(*examined as u64) {
+                found.clear();
+                found.extend_from_slice(item.key);
+            }
+        });
         let next = match stepped {
-            Ok(next) => next,
+            Ok(next) => next.filter(|next| *next < walk.wanted),
             Err(error) => return walk::suspend(call, walk, error.into()),
         };
-        if walk.examined > 0 {
-            walk.ended = Some(0);
-            if let Err(stop) = typed::answer_fits(call, walk.found.len()) {
-                return walk::suspend(call, walk, stop);
+        walk.cursor = next.unwrap_or(0);
+        if next.is_none() {
+            // The last block has all keys.
+            let is_last = walk.repeats > BLOCKS_MAX;
+            let needed = if is_last { 0 } else { random(drawn, walk.start) % BLOCK_KEYS_MAX };
+            if walk.examined as u64 > needed {
+                if let Err(stop) = typed::answer_fits(call, walk.found.len()) {
+                    return walk::suspend(call, walk, stop);
+                }
+                reply::bulk(call.out, &walk.found);
+                return Ok(());
             }
-            reply::bulk(call.out, &walk.found);
-            return Ok(());
+            if is_last {
+                call.null();
+                return Ok(());
+            }
+            (walk.wanted, walk.examined) = (0, 0);
         }
-        walk.has_wrapped |= next.is_none();
-        walk.cursor = next.unwrap_or_else(|| Walks::restart(walk.start));
-        if walk.has_wrapped && walk.cursor >= walk.start {
-            call.null();
-            return Ok(());
-        }
-        call.ops += walk_step_ops(0);
+        call.ops += walk_step_ops(walk.examined);
         if call.is_slice_used() {
             return walk::suspend(call, walk, SessionWait::Yield.into());
         }
     }
 }
 
-/// Returns a random number, derived from the time, for the start of a walk. As in Redis, a key that follows a large gap
-/// in the order of hashes is returned more often than other keys.
+/// Begins the walk over a random block of keys, or over all keys if they are few or many blocks were refused. The block
+/// is the range of places from `walk.start` up to `walk.wanted`; `walk.repeats` blocks were drawn.
+fn begin_block(call: &Call<'_, '_>, walk: &mut Walk, drawn: u64) {
+    walk.repeats += 1;
+    let places = call.guard.walks().places();
+    let keys = call.ctx.shared.store.keys(call.session.namespace);
+    let mut blocks = u128::from(keys.div_ceil(BLOCK_KEYS));
+    if walk.repeats > BLOCKS_MAX || blocks <= 1 {
+        (walk.repeats, blocks) = (BLOCKS_MAX + 1, 1);
+    }
+    let number = (u128::from(random(drawn, walk.repeats as u64)) * blocks) >> 64;
+    let edge = |number: u128| places.start + (u128::from(places.end - places.start) * number / blocks) as u64;
+    (walk.start, walk.wanted, walk.cursor) = (edge(number), edge(number + 1), edge(number));
+}
+
+/// Returns a random number, derived from the time.
 fn draw(call: &Call<'_, '_>) -> u64 {
     base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
+}
+
+/// Returns the random number with a given number of those that follow from `drawn`.
+fn random(drawn: u64, number: u64) -> u64 {
+    base::prng::split_mix(drawn ^ base::prng::split_mix(number))
 }

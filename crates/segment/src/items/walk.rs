@@ -29,6 +29,8 @@
 //! - An item that cannot be read from its device, or is damaged, is not reported and loses its slot, as in a read of
 //!   its key.
 
+use std::ops::Range;
+
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, hash_at, item_of, live, seen_at};
@@ -164,15 +166,17 @@ impl Walks<'_, '_> {
         if !self.guard.tiered && is_sparse() { ALL_TAGS } else { 0 }
     }
 
+    /// Returns the range of the positions of keys in the order of a walk that begins at [`Walks::first_cursor`].
+    pub fn places(self) -> Range<u64> {
+        let first = self.first_cursor();
+        let places = if self.guard.tiered || first != 0 { 1 << 32 } else { WALK_END };
+        first..first + places
+    }
+
     /// Returns the position of a key in the order of a walk that has the cursor `cursor`. `place` is its
     /// [`Walks::walk_place`].
     pub const fn place_in_walk(cursor: u64, place: u64) -> u64 {
         if cursor & ALL_TAGS == 0 { place } else { ALL_TAGS | place as u32 as u64 }
-    }
-
-    /// Returns the first cursor of the walk that has the cursor `cursor`, in the same order.
-    pub const fn restart(cursor: u64) -> u64 {
-        cursor & ALL_TAGS
     }
 
     /// Returns true if the item that a walk reported is still at `place`. The caller prevents other threads from

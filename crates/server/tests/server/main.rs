@@ -59,6 +59,7 @@ mod one_key;
 mod prefix_rules;
 mod protocol_doc;
 mod pubsub;
+mod random_keys;
 mod resp;
 mod resp_collections;
 mod resp_command_streams;
