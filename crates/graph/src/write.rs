@@ -12,15 +12,11 @@ use crate::record::{self, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT
 use crate::state::{BatchMark, GraphState, Head, NodeMark};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// The maximum lead of a stored time over the clock at which a change that happens now still follows it, in ms.
-const CLOCK_LEAD_MS_MAX: u64 = 1000;
-
 /// Returns the time of a change that happens now and follows one at `last`. Several changes may happen in one
-/// millisecond, and clocks of several hosts differ slightly, so the time is moved behind a `last` that is a little
-/// later.
+/// millisecond, clocks of several hosts differ, and a clock may be set back, so the time is moved behind a later `last`.
 fn time_now(now_ms: u64, last: Option<u64>) -> u64 {
     match last {
-        Some(last) if last >= now_ms && last - now_ms < CLOCK_LEAD_MS_MAX => last + 1,
+        Some(last) if last >= now_ms => (last + 1).min(TIME_MS_MAX),
         _ => now_ms,
     }
 }
@@ -113,8 +109,8 @@ impl<'g> Writer<'g> {
         }))
     }
 
-    /// Applies a change as [`Writer::apply`] does, that happens now: if the edge's last change has the same time or one
-    /// that is less than a second later, the change gets a time after it.
+    /// Applies a change as [`Writer::apply`] does, that happens now: if the edge's last change has the same time or a
+    /// later one, the change gets a time after it.
     ///
     /// # Errors
     /// As [`Writer::apply`].

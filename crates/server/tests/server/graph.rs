@@ -66,6 +66,41 @@ fn queries_of_a_graph_larger_than_client_memory_are_not_refused() {
     running.stop();
 }
 
+/// The clock that gave the last change its time may have been ahead, or the server's may have been set back.
+#[test]
+fn change_without_a_time_takes_effect_whatever_the_time_of_the_last_one_is() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    converse(redis, &[("G.TYPE g knows SCHEMA weight", "+OK")]);
+    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    for ahead_ms in [500, 5_000, 3_600_000, 86_400_000, 10 * 365 * 86_400_000] {
+        let at = now_ms + ahead_ms;
+        let turns = [
+            (format!("G.ADD g 1 knows 2 TS {at}"), ":1"),
+            (format!("G.ADD g 1 knows 2 ATTR weight {ahead_ms}"), ":1"),
+            ("G.ADD g 1 knows 2 NEGATIVE".to_owned(), ":1"),
+            ("G.DEL g 1 knows 2".to_owned(), ":1"),
+            ("G.COUNT g 1 knows".to_owned(), ":0"),
+            ("G.ADD g 1 knows 2".to_owned(), ":1"),
+            ("G.ARCHIVE g 1 knows 2".to_owned(), ":1"),
+            ("G.RESTORE g 1 knows 2".to_owned(), ":1"),
+            ("G.DEL g 1 knows 2".to_owned(), ":1"),
+            (format!("G.NODE ARCHIVE g 1 TS {at}"), ":1"),
+            ("G.NODE RESTORE g 1".to_owned(), ":1"),
+            (format!("G.NODE SET g 1 person age 5 TS {at}"), ":1"),
+            ("G.NODE SET g 1 person age 6".to_owned(), ":1"),
+            ("G.NODE DEL g 1".to_owned(), ":1"),
+        ];
+        for (request, reply) in turns {
+            assert_eq!(redis.shown(&request), reply, "{request}, {ahead_ms} ms ahead");
+        }
+    }
+    // The greatest time is followed by itself: of two changes with one time, the greater value wins.
+    let last = format!("G.ADD g 1 knows 3 TS {}", (1u64 << 48) - 1);
+    converse(redis, &[(&last, ":1"), ("G.DEL g 1 knows 3", ":1")]);
+    running.stop();
+}
+
 #[test]
 fn each_command_on_graphs_replies_in_its_form() {
     let running = start(config());
