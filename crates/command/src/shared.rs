@@ -36,6 +36,7 @@ use crate::resp::config_hints::Hints;
 use crate::visit::clock::{Clock, Origin};
 use base::clock::UnixMillis;
 use segment::{Namespace, ResizeError, Store, StoreStats};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -377,6 +378,8 @@ pub struct Live {
     pub hints: Hints,
     /// The password that `CONFIG SET requirepass` has set, for `CONFIG GET`. Empty for none.
     pub password: Mutex<Password>,
+    /// The settings that `CONFIG SET` has changed, by name, each with the namespace of the client.
+    pub changed: Mutex<BTreeSet<(&'static str, u8)>>,
     /// The key events that are published, as the bits of [`KeyEvents`].
     pub key_events: AtomicU32,
     /// The time without received bytes after which a connection is closed, in ms. 0: never.
@@ -391,6 +394,16 @@ pub struct Live {
 }
 
 impl Live {
+    /// Records that `CONFIG SET` has changed a setting.
+    pub(crate) fn note_changed(&self, name: &'static str, namespace: Namespace) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert((name, namespace.0));
+    }
+
+    /// Returns the settings that `CONFIG SET` has changed.
+    pub(crate) fn changed(&self) -> BTreeSet<(&'static str, u8)> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns the password that `CONFIG SET requirepass` has set, or an empty text.
     pub(crate) fn password(&self) -> String {
         let password = self.password.lock().unwrap_or_else(PoisonError::into_inner);

@@ -317,13 +317,14 @@ impl Running {
         self.complete_connections(&mut connections);
         let (devices, graphs) = (self.shared.flash_files.clone(), self.shared.graph_file.clone());
         let users = self.shared.users.unsaved();
+        let settings = command::resp::changed_settings(&self.shared);
         let known = Some(LoadedUsers { auth: self.shared.auth.clone(), rights: self.shared.users.lines() });
         let memory = self.shared.store.leave();
         let index = self.shared.store.leave_index().unwrap_or_else(|error| {
             tracing::warn!("cannot copy the index for the new process: {error}; it will rebuild the index");
             None
         });
-        HandoverState { listeners, memory, index, devices, graphs, users, known, connections }
+        HandoverState { listeners, memory, index, devices, graphs, users, settings, known, connections }
     }
 
     /// Completes the state of the connections that have left their workers, once the last worker has ended. Adds the

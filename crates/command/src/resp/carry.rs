@@ -74,7 +74,10 @@ impl SessionState {
             self.numbers = DatabaseNumbers::new(carried.namespace.0, self.numbers.home());
         }
         self.user = ClientUser::of(&carried.user, &shared.users);
-        self.known = carried.known && !matches!(self.user, ClientUser::Default);
+        // The users of the old process decided that clients without one need no password, unless this process reads its
+        // own: as after `CONFIG SET requirepass`, clients from before it go on.
+        let has_same_users = shared.users.unsaved().is_some() && shared.auth.is_none();
+        self.known = carried.known && (has_same_users || !matches!(self.user, ClientUser::Default));
         self.version = if carried.is_resp3 { Version::Resp3 } else { Version::Resp2 };
         self.answers = match carried {
             HandoverConnection { wants_none: true, .. } => Answers::None,

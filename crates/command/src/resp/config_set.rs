@@ -16,7 +16,7 @@ use crate::resp::call::{Call, Interrupt, Run};
 use crate::shared::Shared;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
-use segment::ResizeError;
+use segment::{Namespace, ResizeError};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The eviction policies of Redis. The server has two: `allkeys-lfu`, whose name is returned for all `allkeys`
@@ -246,7 +246,17 @@ impl Change {
 
     /// Applies the change. `worked` has the hash of a new password.
     fn apply(self, call: &mut Call<'_, '_>, worked: &mut WorkedPasswords) -> Result<(), String> {
-        let shared = &call.ctx.shared;
+        match self {
+            Self::Password(password) => {
+                let worked = std::mem::take(worked);
+                acl::set_default_password(call, password, worked).map_err(str::to_owned)
+            }
+            change => change.apply_in(&call.ctx.shared, call.session.namespace),
+        }
+    }
+
+    /// Applies a change that is not of a password, for a client of a namespace.
+    fn apply_in(self, shared: &Shared, namespace: Namespace) -> Result<(), String> {
         match self {
             Self::Memory(bytes) => {
                 let below_least = match shared.resize_memory(bytes) {
@@ -266,14 +276,10 @@ impl Change {
             Self::SlowEntries(most) => shared.live.slow_entries_max.store(most, Relaxed),
             Self::BacklogBytes(bytes) => shared.channels.backlog_bytes_max.store(bytes, Relaxed),
             Self::TrackedKeys(keys) => shared.tracking.set_keys_max(keys),
-            Self::Eviction(evicts) => shared.store.set_eviction(call.session.namespace, evicts),
-            Self::Password(password) => {
-                let worked = std::mem::take(worked);
-                return acl::set_default_password(call, password, worked).map_err(str::to_owned);
-            }
+            Self::Eviction(evicts) => shared.store.set_eviction(namespace, evicts),
             Self::Hint(at, value) => shared.live.hints.set(at, value),
-            // These changes were applied together, before all others.
-            Self::Tls(_) | Self::None => {}
+            // Changes of TLS were applied together, before all others.
+            Self::Tls(_) | Self::Password(_) | Self::None => {}
         }
         Ok(())
     }
@@ -283,10 +289,55 @@ impl Change {
         if let Self::Password(password) = self { Some(password) } else { None }
     }
 
+    /// Returns true if the change is one of a setting that a new process gets at a handover. A password belongs to the
+    /// users, and the files of TLS are read again.
+    fn is_handed_over(&self) -> bool {
+        !matches!(self, Self::Password(_) | Self::Tls(_) | Self::None)
+    }
+
     /// Returns true if the change may still fail.
     fn may_fail(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Password(_))
     }
+}
+
+/// A setting that `CONFIG SET` has changed: its name, the number of the client's namespace, and its value.
+pub type ChangedSetting = (String, u8, String);
+
+/// Returns the name of a setting, in any case, and its value for a client of a namespace.
+fn setting(shared: &Shared, name: &[u8], namespace: Namespace) -> Option<(&'static str, String)> {
+    let lower = name.to_ascii_lowercase();
+    let known = KNOWN.iter().find(|(known, _)| known.as_bytes() == lower);
+    let hint = || config_hints::find(&lower).map(|(at, name)| (name, shared.live.hints.text(at)));
+    known.map(|(name, now)| (*name, now(shared, namespace))).or_else(hint)
+}
+
+/// Returns the settings that `CONFIG SET` has changed since the start, with their present values, for the process that
+/// takes over.
+pub fn changed_settings(shared: &Shared) -> Vec<ChangedSetting> {
+    let value = |(name, namespace): (&str, u8)| {
+        let (name, value) = setting(shared, name.as_bytes(), Namespace(namespace))?;
+        Some((name.to_owned(), namespace, value))
+    };
+    shared.live.changed().into_iter().filter_map(value).collect()
+}
+
+/// Applies the settings that [`changed_settings`] returned in the process that handed over. Returns a text for each that
+/// cannot be applied.
+pub fn restore_settings(shared: &Shared, settings: &[ChangedSetting]) -> Vec<String> {
+    let restore = |(name, number, value): &ChangedSetting| {
+        let namespace = Some(Namespace(*number)).filter(|of| usize::from(of.0) < Namespace::MAX);
+        let namespace = namespace.ok_or("unknown database")?;
+        let (name, now) = setting(shared, name.as_bytes(), namespace).ok_or("unknown setting")?;
+        // A server with flash has refused the policy that this check would refuse.
+        Change::read(name, &now, value.as_bytes(), (shared, false))?.apply_in(shared, namespace)?;
+        shared.live.note_changed(name, namespace);
+        Ok(())
+    };
+    let described = |setting: &ChangedSetting| {
+        restore(setting).err().map(|why: String| format!("{}={}: {why}", setting.0, setting.2))
+    };
+    settings.iter().filter_map(described).collect()
 }
 
 /// Executes `CONFIG SET`: applies all changes, or none if one of them is invalid.
@@ -294,15 +345,10 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !args.len().is_multiple_of(2) {
         return Err(ErrorReply::Syntax.into());
     }
-    let mut pairs: Vec<(&str, String, &[u8])> = Vec::new();
+    let mut pairs: Vec<(&'static str, String, &[u8])> = Vec::new();
     let mut words = args;
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
-        let lower = name.to_ascii_lowercase();
-        let known = KNOWN.iter().find(|(known, _)| known.as_bytes() == lower);
-        let hint = || config_hints::find(&lower).map(|(_, name)| (name, String::new()));
-        let shared = &call.ctx.shared;
-        let known = known.map(|(name, now)| (*name, now(shared, call.session.namespace))).or_else(hint);
-        let Some((name, now)) = known else {
+        let Some((name, now)) = setting(&call.ctx.shared, name, call.session.namespace) else {
             word(call.out, "ERR Unknown option or number of arguments for CONFIG SET -", name);
             return Ok(());
         };
@@ -327,8 +373,12 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     // fails if client memory is used up.
     changes.sort_by_key(|(_, change)| (!matches!(change, Change::Memory(_)), !change.may_fail()));
     for (name, change) in changes {
+        let is_handed_over = change.is_handed_over();
         if let Err(why) = change.apply(call, &mut worked) {
             return refuse(call, name, &why);
+        }
+        if is_handed_over {
+            call.ctx.shared.live.note_changed(name, call.session.namespace);
         }
     }
     audit_redis(call.ctx, AuditEvent::Config, || {

@@ -108,6 +108,7 @@ pub(crate) use call_user::{
     CallUser, StreamRight, abandon_query, call_user, enter_as_token, flush_refusal, home_namespace,
     prepare_publication, speak_version_3, topic_right, unrestricted_user, watch_right,
 };
+pub use config_set::{ChangedSetting, changed_settings, restore_settings};
 pub(crate) use connection::enter_namespace;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;

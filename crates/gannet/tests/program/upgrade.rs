@@ -13,7 +13,7 @@ use server::handover::{Received, Takeover};
 use server::start::{Server, ServerConfig};
 
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, gannet, page, run};
-use crate::peers::until;
+use crate::peers::{Folder, until};
 use crate::restart::{Ledger, MemoryFile, kills, write};
 
 /// Configuration without eviction, so that a missing item is a lost item.
@@ -262,6 +262,32 @@ fn incompatible_upgrade_is_refused_and_the_running_server_continues() {
     assert!(err.contains("memory is private") && err.contains("--upgradable"), "{err}");
     let (code, _, err) = run(&["serve", "--upgrade", "--file", file.path(), "--file-reset"]);
     assert!(code == 2 && err.contains("not discarded"), "{err}");
+}
+
+/// With another file of graphs, edges would go to the old one, and a restart would not find them.
+#[test]
+fn upgrade_with_another_file_of_graphs_is_refused_and_graphs_stay() {
+    let folder = Folder::new("upgrade-graphs");
+    let (memory, graphs, other) = (folder.file("memory"), folder.file("graphs"), folder.file("other"));
+    let graph_memory = ["--graph-memory", "16MiB"];
+    for (theirs, ours) in [(None, Some(&other)), (Some(&graphs), Some(&other)), (Some(&graphs), None)] {
+        let settings = |graphs: Option<&String>| {
+            let file = graphs.map_or(Vec::new(), |file| vec!["--graph-file".to_owned(), file.clone()]);
+            [vec!["--file".to_owned(), memory.clone()], graph_memory.map(str::to_owned).to_vec(), file].concat()
+        };
+        let (theirs, ours) = (settings(theirs), settings(ours));
+        let theirs: Vec<&str> = theirs.iter().map(String::as_str).collect();
+        let mut old = Old::start(&theirs);
+        let port = old.memcached.to_string();
+        let mut new = vec!["--memcached", &port, "--admin", "none", "--upgrade"];
+        new.extend(ours.iter().map(String::as_str));
+        let err = old.refusal(&new);
+        assert!(err.contains("its graphs are in") && err.contains("--graph-file"), "{err}");
+        ask(&mut connect(old.memcached), b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
+        old.serving.signal("TERM");
+        assert!(old.serving.ended().success());
+    }
+    assert!(!std::path::Path::new(&other).exists(), "nothing was created for the refused process");
 }
 
 /// Environment variable with the step at which the process of [`plays_a_new_process_that_dies`] ends.

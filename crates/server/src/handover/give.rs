@@ -199,8 +199,8 @@ fn hand_over(
         send(pass, "index", json!({}), &[index.as_fd()]).map_err(describe_disconnect)?;
     }
     let admin: Vec<BorrowedFd<'_>> = admin.iter().map(|admin| admin.as_fd()).collect();
-    send(pass, "handed", json!({"connections": handover_state.connections.len()}), &admin)
-        .map_err(describe_disconnect)?;
+    let handed = json!({"connections": handover_state.connections.len(), "settings": handover_state.settings});
+    send(pass, "handed", handed, &admin).map_err(describe_disconnect)?;
     let heard = receive(pass, TAKE_PATIENCE).map_err(describe_disconnect)?;
     if heard.is != "taken" {
         return Err(heard.body["why"].as_str().unwrap_or("no reason given").to_owned());
@@ -274,6 +274,7 @@ impl Waiting {
             "file": path,
             "memory_bytes": config.memory_bytes,
             "graphs": shared.graph_file.is_some(),
+            "graph_file": config.graph_file.as_ref().map(|path| path.as_os_str().as_encoded_bytes()),
             "flash": config.flash.iter().map(device_json).collect::<Vec<_>>(),
         });
         let this = Process::this()?;

@@ -42,6 +42,7 @@ use io::listen::{AcceptedStream, Listener};
 
 use crate::start::opened::LoadedUsers;
 pub use command::handover::{HandoverConnection, HandoverTransaction, HandoverUser, HandoverWatch};
+use command::resp::ChangedSetting;
 pub use give::{Giver, ResumeState};
 pub(crate) use moved::EarlyInput;
 pub use moved::{ReceivedConnection, ReleasedConnection};
@@ -63,6 +64,8 @@ pub struct HandoverState {
     pub graphs: Option<Arc<MapFile>>,
     /// The Redis users as lines of an ACL file, if commands have changed them since the file was read or written.
     pub users: Option<Vec<u8>>,
+    /// The settings that `CONFIG SET` has changed.
+    pub settings: Vec<ChangedSetting>,
     /// The server's users, for the case that this process resumes. Never sent to another process.
     pub known: Option<LoadedUsers>,
     /// The open connections with their state.

@@ -196,6 +196,8 @@ impl Takeover {
                 "listeners" => handover_state.listeners.extend(listeners_of(heard)?),
                 "names" => received.names.extend(names_of(heard)?),
                 "handed" => {
+                    // An older server hands over no settings.
+                    handover_state.settings = serde_json::from_value(heard.body["settings"].take()).unwrap_or_default();
                     received.admin = heard.descriptors.pop().map(Bound::adopt).transpose()?;
                     return Ok(());
                 }
@@ -333,9 +335,7 @@ fn offered(
     };
     let graphs = if body["graphs"].as_bool() == Some(true) {
         let fd = descriptors.next().ok_or_else(|| Refused("the running server offered no graphs".to_owned()))?;
-        let path = config.graph_file.as_deref().unwrap_or(Path::new("shared memory"));
-        let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("cannot use its graphs: {error}")))?;
-        Some(Arc::new(file))
+        Some(Arc::new(offered_graphs(&body["graph_file"], fd, config)?))
     } else {
         None
     };
@@ -354,6 +354,30 @@ fn offered(
     file_fits(&store_config(&config), &store_file, plan.as_ref())
         .map_err(|fault| Refused(describe_mismatch(&fault)))?;
     Ok(Offered { memory: file, memory_bytes, devices, graphs })
+}
+
+/// Returns the offered memory of graphs, if it is in the configured file, or both servers have none. `theirs` is the
+/// path of the running server's file, or null. An older server does not report it.
+fn offered_graphs(theirs: &Value, fd: OwnedFd, config: &ServerConfig) -> Result<MapFile, Refused> {
+    let bytes: Option<Vec<u8>> = serde_json::from_value(theirs.clone()).ok();
+    let theirs = bytes.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
+    let ours = config.graph_file.as_deref();
+    let path = ours.unwrap_or(Path::new("shared memory"));
+    let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("cannot use its graphs: {error}")))?;
+    let is_same = match ours {
+        Some(ours) => file.is_at(ours).unwrap_or(false),
+        None => theirs.is_none(),
+    };
+    if is_same {
+        return Ok(file);
+    }
+    let what = |path: Option<&Path>| path.map_or("no file".to_owned(), |path| path.display().to_string());
+    Err(Refused(format!(
+        "its graphs are in {}, but this process is configured for {}: edges would be lost at the next restart; use the \
+         running server's --graph-file",
+        what(theirs.as_deref()),
+        what(ours)
+    )))
 }
 
 /// Returns the refusal for a running server whose memory file was unlinked. Linux cannot link such a file again.

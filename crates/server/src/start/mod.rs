@@ -80,7 +80,7 @@ impl Server {
             audit::open(path).map_err(|error| StartError::Audit { path: path.clone(), error })?;
         }
         io::allocation::return_free_memory_early();
-        let HandoverState { listeners: mut left, memory, index, devices, graphs, users, known, connections } =
+        let HandoverState { listeners: mut left, memory, index, devices, graphs, users, settings, known, connections } =
             handover_state;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
@@ -98,6 +98,7 @@ impl Server {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.restore(&users).map_err(|error| StartError::Rights { path, error })?;
         }
+        restore_settings(&shared, &settings);
         // Listening must not begin earlier: if the memory file were refused afterwards, connected clients would be
         // reset.
         for (listener, (endpoint, _)) in listeners.iter_mut().zip(&endpoints) {
@@ -106,6 +107,18 @@ impl Server {
             listening.map_err(|error| StartError::Bind { protocol, addr, error })?;
         }
         Running::prepare(shared, background, Endpoints { listeners, left, connections })
+    }
+}
+
+/// Applies the settings that `CONFIG SET` had changed in the server that handed over.
+fn restore_settings(shared: &Shared, settings: &[command::resp::ChangedSetting]) {
+    if settings.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = settings.iter().map(|(name, ..)| &name[..]).collect();
+    tracing::info!("settings that CONFIG SET changed keep their values: {}", names.join(", "));
+    for why in command::resp::restore_settings(shared, settings) {
+        tracing::warn!("cannot keep the setting {why}; set it again");
     }
 }
 
@@ -281,6 +294,7 @@ fn live(config: &ServerConfig) -> Live {
         memory_below_least: AtomicU64::new(0),
         hints: command::resp::config_hints::Hints::default(),
         password: std::sync::Mutex::default(),
+        changed: std::sync::Mutex::default(),
         key_events: AtomicU32::new(0),
         idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
         stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),

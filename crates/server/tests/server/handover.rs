@@ -353,6 +353,87 @@ fn acl_users_survive_handover_with_rights_and_connections() {
     running.stop();
 }
 
+/// Returns the reply to `CONFIG GET *` without names of ports.
+fn settings(client: &mut Client) -> Vec<String> {
+    client.send(b"CONFIG GET *\r\n");
+    let count: usize = line(client)[1..].parse().expect("a number of texts");
+    let texts: Vec<String> = (0..count)
+        .map(|_| {
+            line(client);
+            line(client)
+        })
+        .collect();
+    texts.chunks(2).map(|pair| pair.join("=")).filter(|pair| !pair.starts_with("port=")).collect()
+}
+
+/// A queue on which `CONFIG SET maxmemory-policy noeviction` was set would lose jobs.
+#[test]
+fn settings_that_config_set_has_changed_keep_their_values_in_each_next_server() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let mut client = Client::connect(addr_of(&running, 1));
+    let before = settings(&mut client);
+    for change in [
+        "maxmemory-policy noeviction",
+        "notify-keyspace-events Ex",
+        "maxmemory 60mb",
+        "slowlog-log-slower-than 5",
+        "slowlog-max-len 77",
+        "maxclients 50",
+        "timeout 900",
+        "tracking-table-max-keys 1234",
+        "hash-max-listpack-entries 9",
+        "activerehashing no",
+    ] {
+        client.ask(format!("CONFIG SET {change}\r\n").as_bytes(), b"+OK\r\n");
+    }
+    client.ask(b"CONFIG SET client-output-buffer-limit \"pubsub 20mb 0 0\"\r\n", b"+OK\r\n");
+    let changed = settings(&mut client);
+    let different = before.iter().zip(&changed).filter(|(before, after)| before != after).count();
+    assert!(different >= 11, "{different} settings were changed");
+    let mut running = running;
+    for _ in 0..3 {
+        let successor = successor_of(&running, &config);
+        running = go_on(successor, handover_state_of(running));
+        assert_eq!(settings(&mut client), changed);
+    }
+    client.ask(b"CONFIG SET maxmemory-policy allkeys-lfu timeout 0\r\n", b"+OK\r\n");
+    let changed = settings(&mut client);
+    let successor = successor_of(&running, &config);
+    let running = go_on(successor, handover_state_of(running));
+    assert_eq!(settings(&mut client), changed);
+    running.stop();
+}
+
+/// Clients from before `CONFIG SET requirepass` need no password, also after a handover.
+#[test]
+fn clients_from_before_a_password_was_set_go_on_without_it_in_the_next_server() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let resp = addr_of(&running, 1);
+    let [mut issuer, mut early, mut queues, mut late] = [(); 4].map(|()| Client::connect(resp));
+    early.ask(b"SET k v\r\n", b"+OK\r\n");
+    queues.ask(b"MULTI\r\nGET k\r\n", b"+OK\r\n+QUEUED\r\n");
+    late.ask(b"PING\r\n", b"+PONG\r\n");
+    issuer.ask(b"CONFIG SET requirepass secret\r\n", b"+OK\r\n");
+    late.ask(b"AUTH secret\r\n", b"+OK\r\n");
+    let mut stranger = Client::connect(resp);
+    stranger.ask(b"GET k\r\n", b"-NOAUTH Authentication required.\r\n");
+    let mut running = running;
+    for _ in 0..2 {
+        let successor = successor_of(&running, &config);
+        running = go_on(successor, handover_state_of(running));
+        for client in [&mut issuer, &mut early, &mut late] {
+            client.ask(b"GET k\r\n", b"$1\r\nv\r\n");
+        }
+        for client in [&mut stranger, &mut Client::connect(resp)] {
+            client.ask(b"GET k\r\n", b"-NOAUTH Authentication required.\r\n");
+        }
+    }
+    queues.ask(b"EXEC\r\n", b"*1\r\n$1\r\nv\r\n");
+    running.stop();
+}
+
 /// Clients that never authenticated must do so at a new process that requires it, also those that only receive.
 #[test]
 fn clients_without_a_user_must_authenticate_if_the_next_process_requires_it() {
@@ -503,6 +584,7 @@ fn dropping_a_prepared_takeover_closes_no_socket() {
         graphs: None,
         index: None,
         users: None,
+        settings: Vec::new(),
         known: None,
         connections: Vec::new(),
     };
