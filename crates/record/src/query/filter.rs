@@ -151,13 +151,27 @@ fn holds<'v>(node: &Node<'_>, bins: &mut Bins<'_, 'v>) -> Result<bool, Damaged> 
 fn order(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     match (a, b) {
         (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
-        (Value::Integer(a), Value::Float(b)) => (*a as f64).partial_cmp(b),
-        (Value::Float(a), Value::Integer(b)) => a.partial_cmp(&(*b as f64)),
+        (Value::Integer(a), Value::Float(b)) => order_of_numbers(*a, *b),
+        (Value::Float(a), Value::Integer(b)) => order_of_numbers(*b, *a).map(Ordering::reverse),
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
         (Value::Text(a) | Value::Bytes(a), Value::Text(b) | Value::Bytes(b)) => Some(a.cmp(b)),
         _ => None,
     }
+}
+
+/// Compares an integer with a floating-point number exactly. A conversion to either type could make them equal.
+fn order_of_numbers(a: i64, b: f64) -> Option<Ordering> {
+    // The lowest number above all integers, which is also the magnitude of the least integer.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    if b >= BEYOND {
+        return Some(Ordering::Less);
+    }
+    if b < -BEYOND {
+        return Some(Ordering::Greater);
+    }
+    let fraction = 0.0.partial_cmp(&(b - b.trunc()))?;
+    Some(a.cmp(&(b.trunc() as i64)).then(fraction))
 }
 
 fn contains(value: &Value<'_>, wanted: &Value<'_>) -> bool {
@@ -340,6 +354,33 @@ impl<'f> Reader<'f> {
 mod tests {
     use super::*;
     use crate::{Edit, List, push_value};
+
+    /// Every pair of numbers around the limits of both types has the order of its exact values.
+    #[test]
+    fn integers_and_floating_point_numbers_are_compared_exactly() {
+        let integers = [i64::MIN, i64::MIN + 1, -9_007_199_254_740_993, -2, -1, 0, 1, 2, 9_007_199_254_740_993];
+        let integers = integers.into_iter().chain([i64::MAX - 1, i64::MAX]);
+        let exact = [-9_223_372_036_854_775_808_i128, -9_007_199_254_740_992, -1, 0, 1, 9_007_199_254_740_992];
+        let exact = exact.into_iter().chain([1 << 63, -(1 << 63) - 2048, (1 << 63) - 1024]);
+        for (a, b) in integers.flat_map(|a| exact.clone().map(move |b| (a, b))) {
+            let expected = i128::from(a).cmp(&b);
+            assert_eq!(b as f64 as i128, b, "the number is one of 53 bits");
+            assert_eq!(order(&Value::Integer(a), &Value::Float(b as f64)), Some(expected), "{a} and {b}");
+            assert_eq!(order(&Value::Float(b as f64), &Value::Integer(a)), Some(expected.reverse()), "{b} and {a}");
+        }
+        for (a, b, expected) in [
+            (1, 1.5, Ordering::Less),
+            (2, 1.5, Ordering::Greater),
+            (-1, -1.5, Ordering::Greater),
+            (-2, -1.5, Ordering::Less),
+            (0, -0.0, Ordering::Equal),
+            (i64::MAX, f64::INFINITY, Ordering::Less),
+            (i64::MIN, f64::NEG_INFINITY, Ordering::Greater),
+        ] {
+            assert_eq!(order(&Value::Integer(a), &Value::Float(b)), Some(expected), "{a} and {b}");
+        }
+        assert_eq!(order(&Value::Integer(1), &Value::Float(f64::NAN)), None);
+    }
 
     fn record(to: &mut Vec<u8>) -> Record<'_> {
         let mut list = Vec::new();
