@@ -353,3 +353,25 @@ def test_clients_of_both_kinds_have_the_same_calls():
 
     assert names(CacheClient) - names(CacheClientAsync) == {"with_cancellation"}
     assert names(CacheClientAsync) <= names(CacheClient)
+
+
+def test_client_of_another_event_loop_fails_with_the_remedy(server):
+    client = CacheClientAsync(server.grpc_address, CONFIGURATION)
+
+    async def in_first_loop():
+        assert await client.set("loop", "v") == Success()
+        assert await client.get("loop") == GetHit(b"v")
+
+    async def in_second_loop():
+        results = [await client.get("loop"), await client.get_batch(["loop"]), await client.subscribe("topic")]
+        assert not await client.connect(MS)
+        for result in results:
+            assert code(result) is ErrorCode.CANCELLED
+            assert "create a client in each event loop" in result.message
+
+    # The first loop stays open: its channels belong to it.
+    first = asyncio.new_event_loop()
+    first.run_until_complete(in_first_loop())
+    asyncio.run(in_second_loop())
+    first.run_until_complete(client.close())
+    first.close()

@@ -85,6 +85,14 @@ class NotSent(Exception):
     def closed() -> NotSent:
         return NotSent(ErrorCode.CANCELLED, "the client is closed", "create a new client")
 
+    @staticmethod
+    def other_loop() -> NotSent:
+        return NotSent(
+            ErrorCode.CANCELLED,
+            "the client belongs to another event loop, in which its first call began",
+            "create a client in each event loop",
+        )
+
 
 class Connection(Generic[C]):
     """A channel, its number of requests in flight, and the functions that send its calls."""

@@ -138,6 +138,7 @@ class AsyncEngine(Engine):
         self._credentials = target.channel_credentials() if target.tls else None
         self._limiter = Limiter(configuration, self._budget)
         self._connections = self._limiter.connections
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._streams: OpenStreams[AsyncStream[Any]] = OpenStreams()
         self._watches: Set[asyncio.Task[None]] = set()
         self._closing: Set[asyncio.Task[None]] = set()
@@ -149,6 +150,13 @@ class AsyncEngine(Engine):
         if self._credentials is None:
             return grpc.aio.insecure_channel(self.target.address, options)
         return grpc.aio.secure_channel(self.target.address, self._credentials, options)
+
+    def _is_in_loop(self) -> bool:
+        """Returns whether the client belongs to the running event loop. It belongs to that of its first call."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        return self._loop is loop
 
     def metadata(self, cache: str) -> Any:
         """Returns the metadata of the calls on a cache, or None if no request can name it."""
@@ -167,6 +175,8 @@ class AsyncEngine(Engine):
 
     async def connect(self, timeout_s: float) -> bool:
         """Opens all connections, and returns whether they are open after at most `timeout_s`."""
+        if not self._is_in_loop():
+            return False
         if not self._connections:
             self._open_channels()
         ready = [asyncio.ensure_future(connection.channel.channel_ready()) for connection in self._connections]
@@ -181,6 +191,11 @@ class AsyncEngine(Engine):
     async def close(self) -> None:
         """Ends all calls, and closes the connections."""
         self._limiter.close()
+        if not self._is_in_loop():
+            # Only their own loop could close the streams and channels. The garbage collector ends them.
+            self._watches, self._connections[:] = set(), []
+            self._pool.close()
+            return
         for stream in self._streams.all():
             await stream.close()
         watches, self._watches = self._watches, set()
@@ -300,6 +315,8 @@ class AsyncEngine(Engine):
         limiter = self._limiter
         if scope.metadata is None:
             return NotSent.bad_cache().error(call.method)
+        if not self._is_in_loop():
+            return NotSent.other_loop().error(call.method)
         if not self._connections:
             self._open_channels()
         while True:
@@ -361,6 +378,8 @@ class AsyncEngine(Engine):
 
     def begin_stream(self, stream: AsyncStream[Any]) -> AsyncConnection:
         """Returns a connection for a stream, which ends with the client. Raises NotSent."""
+        if not self._is_in_loop():
+            raise NotSent.other_loop()
         connection = self._pool.acquire()
         self._streams.add(stream)
         return connection

@@ -35,7 +35,7 @@ class CacheClientAsync(ServiceCallsAsync):
 
     Keys, values, fields and elements are `str` (stored as UTF-8) or `bytes`. Every call returns a result, never an
     exception, unless an argument has a wrong Python type or range (TypeError, ValueError). The object may be used by
-    any number of tasks of one event loop. Cancelling a task cancels its call.
+    any number of tasks of one event loop, that of its first call. Cancelling a task cancels its call.
 
     A client object is bound to a cache. `with_cache` returns an object for another cache on the same connections.
 
