@@ -12,6 +12,13 @@ final class BadReplyException extends RuntimeException {
         return new BadReplyException("the reply is empty");
     }
 
+    /** Returns the exception of a reply that could not be read because of another exception. */
+    static BadReplyException unreadable(RuntimeException cause) {
+        BadReplyException exception = new BadReplyException("the reply cannot be read: " + cause);
+        exception.initCause(cause);
+        return exception;
+    }
+
     CacheError error(String method) {
         return new CacheError(
                 ErrorCode.INTERNAL, "cannot execute " + method, getMessage(),

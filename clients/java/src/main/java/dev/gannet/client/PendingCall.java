@@ -66,6 +66,8 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
     private volatile boolean isConcluded;
     private R outcome;
     private CacheError error;
+    /** The exception of the user's retry strategy, which completes the future in place of the result. */
+    private Throwable thrown;
     private long durationNs;
 
     PendingCall(Engine engine, Method<Q, P> method, String cache, Q request, Reading<P, R> reading, long deadlineNs) {
@@ -97,8 +99,12 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
             return super.complete(value);
         }
 
-        void completeByReply() {
-            super.complete(outcome);
+        void completeByOutcome() {
+            if (thrown == null) {
+                super.complete(outcome);
+            } else {
+                super.completeExceptionally(thrown);
+            }
         }
     }
 
@@ -283,9 +289,11 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
 
     private void succeeded(Attempt attempt) {
         try {
-            conclude(attempt.read(), null);
+            conclude(attempt.read(), null, null);
         } catch (BadReplyException e) {
             fail(e.error(method.name()));
+        } catch (RuntimeException e) {
+            fail(BadReplyException.unreadable(e).error(method.name()));
         }
         abortAttempts();
     }
@@ -305,7 +313,15 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
             refuse(Refusal.CLOSED);
             return;
         }
-        Optional<Duration> delay = retryDelay(status);
+        Optional<Duration> delay;
+        try {
+            delay = retryDelay(status);
+        } catch (Throwable e) {
+            // The strategy is code of the user: the caller gets the exception instead of the result.
+            CacheError failure = errorOf(status);
+            conclude(reading.error().apply(failure), failure, e);
+            return;
+        }
         if (delay.isEmpty() || !engine.limiter.takeRetryToken()) {
             fail(errorOf(status));
             return;
@@ -359,19 +375,21 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
     }
 
     private void fail(CacheError failure) {
-        conclude(reading.error().apply(failure), failure);
+        conclude(reading.error().apply(failure), failure, null);
     }
 
-    private void conclude(R value, CacheError failure) {
+    private void conclude(R value, CacheError failure, Throwable exception) {
         if (!CONCLUDED.compareAndSet(this, false, true)) {
             return;
         }
         outcome = value;
         error = failure;
+        thrown = exception;
         settle();
         try {
             engine.configuration.executor().execute(this);
-        } catch (RejectedExecutionException e) {
+        } catch (RuntimeException e) {
+            // The executor is code of the user, and may have been shut down.
             run();
         }
     }
@@ -400,7 +418,7 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
         try {
             after();
         } finally {
-            result.completeByReply();
+            result.completeByOutcome();
         }
     }
 

@@ -6,7 +6,8 @@ import java.util.concurrent.ThreadLocalRandom;
 
 /**
  * Decides when a failed request is sent again. The client asks it only about calls whose repetition changes nothing,
- * and only if the server was unavailable or failed. Many threads call it at once, and it must not block.
+ * and only if the server was unavailable or failed. Many threads call it at once, and it must not block. An exception
+ * of the strategy completes the call's future.
  */
 public interface RetryStrategy {
     /**

@@ -5,6 +5,8 @@ import static dev.gannet.client.Expect.got;
 import static dev.gannet.client.Expect.success;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
@@ -15,6 +17,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 /** Retries and hedges, against a server that fails when a call asks it to. */
@@ -110,6 +114,30 @@ class RetriesTest {
                 assertTrue(Set.of(ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT).contains(late.code()), late::message);
                 assertTrue(System.nanoTime() - begun < 5_000_000_000L);
                 assertTrue(client.metrics().retries() > 0);
+            }
+        }
+    }
+
+    /** A call whose strategy throws must complete, and release its place. */
+    @Test
+    void exceptionOfTheStrategyCompletesTheCall() {
+        List<RetryStrategy> strategies = List.of(
+                (retries, previous) -> {
+                    throw new IllegalStateException("a fault of the strategy");
+                },
+                (retries, previous) -> {
+                    throw new AssertionError("a fault of the strategy");
+                },
+                (retries, previous) -> null);
+        for (RetryStrategy strategy : strategies) {
+            try (CacheClient client = failing("unavailable", "get", 1, laptop().withRetryStrategy(strategy))) {
+                CompletableFuture<GetResult> call = client.get(CACHE, "retries none");
+                ExecutionException failure =
+                        assertThrows(ExecutionException.class, () -> call.get(10, TimeUnit.SECONDS));
+                assertNotNull(failure.getCause());
+                assertInstanceOf(GetResult.Miss.class, got(client.get(CACHE, "retries none")));
+                assertEquals(0, client.metrics().inFlight());
+                assertEquals(Map.of(ErrorCode.UNAVAILABLE, 1L), client.metrics().methods().get("Get").errors());
             }
         }
     }
