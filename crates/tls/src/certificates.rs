@@ -14,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 use crate::names::{self, CertificateNames};
+use crate::session_end::{Sessions, Tickets, Verifier};
 use crate::settings::{CertificateFiles, ClientAuth, SettingError, TlsSettings, suites};
 
 /// Largest size of a file with certificates or keys, in bytes.
@@ -102,7 +103,9 @@ impl Loaded {
                 let what = format!("no cipher suite belongs to an allowed version ({error})");
                 vec![SettingError::new("ciphers", what, "add a cipher suite of each version, or leave the list empty")]
             })?;
-        let mut config = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(ByName(certified)));
+        let mut config = builder
+            .with_client_cert_verifier(Arc::new(Verifier(verifier)))
+            .with_cert_resolver(Arc::new(ByName(certified)));
         config.ignore_client_order = true;
         config.send_tls13_tickets = usize::from(settings.resumption);
         let same = before
@@ -113,7 +116,8 @@ impl Loaded {
             config.ticketer = Arc::clone(&before.config.ticketer);
             config.session_storage = Arc::clone(&before.config.session_storage);
         } else {
-            config.ticketer = ticketer()?;
+            config.ticketer = Arc::new(Tickets(ticketer()?));
+            config.session_storage = Arc::new(Sessions(config.session_storage));
         }
         let mut http2 = config.clone();
         http2.alpn_protocols = vec![b"h2".to_vec()];

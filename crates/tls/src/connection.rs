@@ -28,6 +28,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{Error, HandshakeKind, ServerConfig};
 
 use crate::names;
+use crate::session_end::SessionEnd;
 use crate::settings::UserFrom;
 use crate::shared::{Application, MemoryBound};
 
@@ -111,6 +112,7 @@ pub(crate) struct Connection {
     pub(crate) token: Token,
     pub(crate) stage: Stage,
     tls: Option<Box<UnbufferedServerConnection>>,
+    session_end: SessionEnd,
     sealed: Vec<u8>,
     /// The number of bytes of `sealed` that the library has seen: complete records with a part of a handshake message.
     /// It refers to them by position, so that each call must pass at least these bytes.
@@ -168,6 +170,7 @@ impl Connection {
             token: Token(0),
             stage: Stage::New,
             tls: None,
+            session_end: SessionEnd::default(),
             sealed: Vec::new(),
             seen: 0,
             is_partial: false,
@@ -268,7 +271,9 @@ impl Connection {
 
     /// Opens the records in `received`, after those that wait. Consumed bytes are not kept.
     pub(crate) fn open(&mut self, received: &mut [u8], into: &mut [u8]) -> Result<OpenedRecords, Error> {
-        let opened = self.open_received(received, into);
+        let mut session_end = self.session_end;
+        let opened = session_end.with(|| self.open_received(received, into));
+        self.session_end = session_end;
         if opened.is_err() {
             // The library is not called any more: it may refer to bytes that were discarded.
             (self.tls, self.seen, self.is_partial) = (None, 0, false);

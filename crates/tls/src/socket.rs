@@ -12,6 +12,7 @@ use rustls::{HandshakeKind, InvalidMessage, ServerConnection, Stream};
 
 use crate::connection::HANDSHAKE_RECORD;
 use crate::failure::HandshakeFailure;
+use crate::session_end::SessionEnd;
 use crate::shared::{Application, Tls};
 
 /// A non-blocking socket with or without TLS. The handshake is part of the first reads.
@@ -25,9 +26,22 @@ pub struct SecureSocket {
 struct Secured {
     tls: Arc<Tls>,
     connection: Box<ServerConnection>,
+    session_end: SessionEnd,
     is_shaking: bool,
     /// True if the peer's first byte begins a handshake.
     has_begun: bool,
+}
+
+impl Secured {
+    /// Calls `work` with the stream over `socket`.
+    fn stream<T>(
+        &mut self,
+        socket: &mut TcpStream,
+        work: impl FnOnce(&mut Stream<'_, ServerConnection, TcpStream>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let Self { connection, session_end, .. } = self;
+        session_end.with(|| work(&mut Stream::new(&mut **connection, socket)))
+    }
 }
 
 impl SecureSocket {
@@ -42,8 +56,13 @@ impl SecureSocket {
     /// If the library cannot create a connection.
     pub fn secured(socket: TcpStream, tls: &Arc<Tls>) -> io::Result<Self> {
         let connection = ServerConnection::new(tls.config(Application::default())).map_err(io::Error::other)?;
-        let secured =
-            Secured { tls: Arc::clone(tls), connection: Box::new(connection), is_shaking: true, has_begun: false };
+        let secured = Secured {
+            tls: Arc::clone(tls),
+            connection: Box::new(connection),
+            session_end: SessionEnd::default(),
+            is_shaking: true,
+            has_begun: false,
+        };
         Ok(Self { socket, secured: Some(secured) })
     }
 
@@ -114,7 +133,7 @@ impl Read for SecureSocket {
                 _ => secured.has_begun = true,
             }
         }
-        let result = Stream::new(&mut *secured.connection, &mut self.socket).read(into);
+        let result = secured.stream(&mut self.socket, |stream| stream.read(into));
         self.note(result)
     }
 }
@@ -122,13 +141,13 @@ impl Read for SecureSocket {
 impl Write for SecureSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(secured) = &mut self.secured else { return self.socket.write(bytes) };
-        let result = Stream::new(&mut *secured.connection, &mut self.socket).write(bytes);
+        let result = secured.stream(&mut self.socket, |stream| stream.write(bytes));
         self.note(result)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let Some(secured) = &mut self.secured else { return Ok(()) };
-        Stream::new(&mut *secured.connection, &mut self.socket).flush()
+        secured.stream(&mut self.socket, |stream| stream.flush())
     }
 }
 

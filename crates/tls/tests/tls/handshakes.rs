@@ -4,8 +4,10 @@ use crate::files::{Ca, Folder, client, client_names, settings};
 use crate::world::{HINT, LIMITS, SMOOTH, World, echo};
 use gannet_tls::{ClientAuth, FailureKind, HandshakeLimits, TlsSettings, UserFrom, Versions};
 use io::sim::SimClient;
+use rustls::client::{Resumption, Tls12Resumption};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[test]
 fn sessions_are_resumed_in_both_versions() {
@@ -211,6 +213,68 @@ fn client_certificates_are_verified_and_name_users() {
     }
 }
 
+/// Regression: a session outlived the client's certificate, for ever, because each resumption stored the session again.
+#[test]
+fn session_ends_when_the_certificate_of_its_client_expires() {
+    const SESSION_IDS: Tls12Resumption = Tls12Resumption::SessionIdOnly;
+    const TICKETS: Tls12Resumption = Tls12Resumption::SessionIdOrTickets;
+    std::thread::scope(|scope| {
+        for (versions, way) in [(Versions::Tls13, TICKETS), (Versions::Tls12, TICKETS), (Versions::Tls12, SESSION_IDS)]
+        {
+            scope.spawn(move || resume_until_expiry(versions, way));
+        }
+    });
+}
+
+fn resume_until_expiry(versions: Versions, way: Tls12Resumption) {
+    const VALID_SECS: u64 = 3;
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let client_ca = Some(folder.write("clients.crt", &ca.pem));
+    let (client_auth, user_from) = (ClientAuth::Required, UserFrom::CommonName);
+    let settings = TlsSettings { versions, client_ca, client_auth, user_from, ..settings(&folder, &ca) };
+    let mut world = World::new(&settings, 1, SMOOTH);
+    let (since, own) = (SystemTime::now(), |params: &mut _| client_names(params, "ann", &[]));
+    let ends = since.duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(VALID_SECS);
+    let short = ca.issue(&[], |params| {
+        own(params);
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + ends;
+    });
+    let mut config = (*client(&ca.pem, Some(short))).clone();
+    config.resumption = Resumption::in_memory_sessions(8).tls12_resumption(way);
+    let config = Arc::new(config);
+    let mut resumed = 0;
+    let mut full = world.connect(&config, "localhost");
+    assert_eq!(echo(&mut world, &mut full, b"hello"), b"hello");
+    while since.elapsed().unwrap() < Duration::from_secs(VALID_SECS) - Duration::from_millis(500) {
+        let mut one = world.connect(&config, "localhost");
+        assert_eq!(echo(&mut world, &mut one, b"hello"), b"hello");
+        resumed += 1;
+        assert_eq!(world.tls.figures.resumed.load(Relaxed), resumed, "{versions:?} {way:?}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(resumed > 2 && world.users.iter().all(|users| users == &["ann"]));
+    // The certificate is valid until the end of its last second.
+    std::thread::sleep(Duration::from_millis(2000));
+    let mut late = world.connect(&config, "localhost");
+    let expired = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired);
+    world.run(&mut [&mut late], |world, clients| {
+        clients[0].error.is_some() || world.tls.figures.resumed.load(Relaxed) > resumed
+    });
+    assert_eq!(late.error, Some(expired), "{versions:?} {way:?}");
+    assert_eq!(world.tls.figures.failed[FailureKind::BadCertificate as usize].load(Relaxed), 1);
+    // A client that has a new certificate makes a full handshake, and resumes its session.
+    let mut renewed = (*client(&ca.pem, Some(ca.issue(&[], own)))).clone();
+    renewed.resumption = config.resumption.clone();
+    let (renewed, full) = (Arc::new(renewed), world.tls.figures.full.load(Relaxed));
+    for _ in 0..2 {
+        let mut one = world.connect(&renewed, "localhost");
+        assert_eq!(echo(&mut world, &mut one, b"hello"), b"hello");
+    }
+    let figures = &world.tls.figures;
+    let counts = (figures.full.load(Relaxed), figures.resumed.load(Relaxed));
+    assert_eq!(counts, (full + 1, resumed + 1), "{versions:?} {way:?}");
+}
+
 #[test]
 fn client_without_a_common_cipher_gets_handshake_failure() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
@@ -218,10 +282,10 @@ fn client_without_a_common_cipher_gets_handshake_failure() {
     let suites = vec![rustls::crypto::ring::cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256];
     let provider = rustls::crypto::CryptoProvider { cipher_suites: suites, ..rustls::crypto::ring::default_provider() };
     // The certificate of the server is for ECDSA.
-    let builder = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider));
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(provider));
     let builder = builder.with_protocol_versions(&[&rustls::version::TLS12]).unwrap();
     let config = builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-    let mut one = world.connect(&std::sync::Arc::new(config), "localhost");
+    let mut one = world.connect(&Arc::new(config), "localhost");
     world.run(&mut [&mut one], |_, clients| clients[0].error.is_some());
     assert_eq!(one.error, Some(rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure)));
     assert_eq!(world.failures.lock().unwrap()[0].kind, FailureKind::Cipher);
