@@ -21,6 +21,9 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 /// The pause after the kernel refused to accept a connection.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
+/// The maximum number of reads of what a peer sent beyond its request.
+const REST_READS_MAX: usize = 32;
+
 /// The connection of one peer.
 struct Connection {
     stream: SecureSocket,
@@ -159,7 +162,8 @@ struct Ready {
 impl Connection {
     /// Advances the connection as far as possible without blocking.
     fn advance(&mut self, pages: &mut Pages, now: Instant) {
-        if let AdminState::Reading(bytes) = &mut self.state {
+        // The socket is read until it is empty: bytes that TLS has decrypted would not make it readable again.
+        while let AdminState::Reading(bytes) = &mut self.state {
             let mut chunk = [0; 2048];
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.state = AdminState::Over,
@@ -184,7 +188,11 @@ impl Connection {
                         ParsedHttp::Refused(response) => self.answer(&response, false, now),
                     }
                 }
-                Err(error) => self.failed(&error),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failed(&error);
+                    break;
+                }
             }
         }
         if let AdminState::Writing(bytes, sent) = &mut self.state {
@@ -211,7 +219,12 @@ impl Connection {
     /// Closes a connection whose response is sent. First reads what the peer sent beyond its request: closing over
     /// unread bytes would reset the connection, and could lose the response.
     fn finish(&mut self) {
-        let _ = self.stream.read(&mut [0; 2048]);
+        let mut rest = [0; 2048];
+        for _ in 0..REST_READS_MAX {
+            if !matches!(self.stream.read(&mut rest), Ok(1..)) {
+                break;
+            }
+        }
         self.stream.end();
         self.state = AdminState::Over;
     }
