@@ -487,7 +487,7 @@ const NOT_A_NUMBER: &[u8] = b"ERR resulting score is not a number";
 
 /// The start of an error reply about a limit, the name by which Momento's clients know the limit, and a text with that
 /// name. Some clients look for it in the text alone.
-const LIMITS: [(&[u8], &str, &str); 5] = [
+const LIMITS: [(&[u8], &str, &str); 6] = [
     (
         b"ERR the request is too long",
         REQUEST_SIZE_LIMIT,
@@ -509,9 +509,14 @@ const LIMITS: [(&[u8], &str, &str); 5] = [
         "element size limit exceeded: a field with its value is longer than an item may be (store.item_max)",
     ),
     (
-        b"MAXOPS",
+        b"ERR too many operations",
         "operations_rate_limit_exceeded",
-        "operations rate limit exceeded: the user or the cache has used up its operations of this second",
+        "operations rate limit exceeded: the cache has used up its operations (ops_max of its namespace); call later",
+    ),
+    (
+        b"ERR too many requests a second",
+        "operations_rate_limit_exceeded",
+        "operations rate limit exceeded: the user has used up its operations (rule ops= of its user); call later",
     ),
 ];
 

@@ -114,10 +114,21 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
         note_paused(call);
         return Err(SessionWait::Parked.into());
     }
-    if !call.session.is_counted && call.session.done == 0 {
+    if !call.session.is_counted && call.session.done == 0 && counts_in_quotas(call.session, entry) {
         take_quotas(call, entry)?;
     }
     Ok(())
+}
+
+/// Returns true if a request counts in the quotas of operations. A call that is a transaction counts once, as its
+/// `MULTI` or as what it reads before, so that it is refused before its first step.
+fn counts_in_quotas(session: &SessionState, entry: &catalog::CommandSpec) -> bool {
+    session.origin != CommandOrigin::Call
+        || match entry.name {
+            "exec" | "watch" | "unwatch" => false,
+            "multi" => session.transaction.is_none(),
+            _ => !session.is_queueing(),
+        }
 }
 
 /// Counts a request, unless it is a retry, in the quotas of operations per second of the user and of the namespace.
@@ -126,7 +137,7 @@ fn take_quotas(call: &mut Call<'_, '_>, entry: &'static catalog::CommandSpec) ->
     // A script is one request of its user.
     if call.ctx.admission.user_changes != 0
         && call.session.origin != CommandOrigin::Script
-        && !acl::is_always_allowed(call.session, entry)
+        && (entry.name == "multi" || !acl::is_always_allowed(call.session, entry))
     {
         if let Err(fault) = acl::take_op(call) {
             call.counters().user_ops_refused.add(1);
