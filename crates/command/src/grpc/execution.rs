@@ -10,6 +10,8 @@
 //!
 //! Invariant: the commands of a call that has begun are executed to their end, even if the client resets its stream. If
 //! the connection ends, its Redis session completes a transaction that has begun, and nothing else.
+//! The memory of short replies is reserved before a command is executed, so that no change is reported as failed for want
+//! of memory.
 
 use super::credentials::caller;
 use super::plan::{CallError, CallPlan, Commands, Flow, Publication, StreamRequest, error_of, no_memory};
@@ -22,6 +24,14 @@ use crate::visit::progress::SessionWait;
 use protocol::resp::client::{ParsedValue, Value, value};
 use segment::{Guard, Namespace};
 use std::sync::Arc;
+
+/// The number of bytes that are reserved for the replies to the commands of a call. The replies to changes fit into it.
+const SHORT_REPLIES_BYTES: u64 = 1024;
+
+/// Returns the memory that commands and short replies to them need, in bytes.
+fn needed_bytes(commands: &Commands) -> u64 {
+    commands.request.capacity() as u64 + SHORT_REPLIES_BYTES
+}
 
 /// A call in execution.
 pub(super) struct Execution {
@@ -65,7 +75,7 @@ impl Execution {
         ctx: &WorkerContext,
     ) -> Result<Self, CallError> {
         let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
-        if !grant.resize(plan.held_bytes + plan.commands.request.capacity() as u64) {
+        if !grant.resize(plan.held_bytes + needed_bytes(&plan.commands)) {
             return Err(no_memory());
         }
         let preamble = Some(preamble).filter(|preamble| preamble.count > 0);
@@ -139,7 +149,7 @@ impl Execution {
                 Ok(Flow::WithCaller(_) | Flow::IfMayFlush(..)) => return Ok(Err(CallError::unexpected())),
                 Ok(Flow::Execute(commands)) => {
                     self.replies = Vec::new();
-                    if !self.grant.resize(self.plan.held_bytes + commands.request.capacity() as u64) {
+                    if !self.grant.resize(self.plan.held_bytes + needed_bytes(&commands)) {
                         return Ok(Err(no_memory()));
                     }
                     (self.plan.commands, self.at) = (commands, 0);
@@ -167,13 +177,13 @@ impl Execution {
 
     /// Returns the messages of the reply with their share of client memory, in place of that of the commands.
     fn charged(&mut self, messages: Vec<u8>, ctx: &WorkerContext) -> Result<(Vec<u8>, Grant), CallError> {
-        let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
+        let none = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
+        let mut grant = std::mem::replace(&mut self.grant, none);
         (self.replies, self.plan.commands) = (Vec::new(), Commands::default());
-        self.grant.shrink(0);
         if grant.resize(messages.capacity() as u64) { Ok((messages, grant)) } else { Err(no_memory()) }
     }
 
-    /// Executes the commands to their end.
+    /// Executes the commands to their end, or to the end of the first ones if these must succeed and fail.
     fn execute(
         &mut self,
         guard: &mut Guard<'_>,
@@ -183,9 +193,14 @@ impl Execution {
     ) -> Result<Result<(), CallError>, SessionWait> {
         let ended = loop {
             let commands = self.preamble.as_ref().unwrap_or(&self.plan.commands);
-            let progress = resp::serve(guard, &commands.request[self.at..], None, &mut buffers.out, session, ctx);
+            let (opening, all) = (commands.opening_bytes, commands.request.len());
+            if opening > 0 && self.at == opening && self.has_error() {
+                break Ok(Ok(()));
+            }
+            let end = if self.at < opening { opening } else { all };
+            let progress = resp::serve(guard, &commands.request[self.at..end], None, &mut buffers.out, session, ctx);
             self.at += progress.consumed;
-            let is_done = self.at == commands.request.len();
+            let is_done = self.at == end;
             let has_output = buffers.out.unsent() > 0;
             self.collect(&mut buffers.out, ctx);
             match progress.state {
@@ -197,6 +212,7 @@ impl Execution {
                 // Other sessions must release their pins first: the output is empty and long enough.
                 SessionWait::OutputFull { .. } => break Err(SessionWait::Parked),
                 SessionWait::NeedInput { .. } | SessionWait::Close => {
+                SessionWait::NeedInput { .. } if is_done && end < all => {}
                     break Ok(Err(CallError::not_executed()));
                 }
                 wait => break Err(wait),
@@ -211,7 +227,8 @@ impl Execution {
         if out.unsent() > 0 {
             let unsent = out.take_unsent(&ctx.shared.store);
             let bytes = self.plan.commands.request.capacity() + self.replies.len() + unsent.len();
-            self.is_cut |= !self.grant.resize(self.plan.held_bytes + bytes as u64);
+            let bytes = self.plan.held_bytes + bytes as u64;
+            self.is_cut |= bytes > self.grant.bytes() && !self.grant.resize(bytes);
             if !self.is_cut {
                 self.replies.extend_from_slice(&unsent);
             }
@@ -228,6 +245,11 @@ impl Execution {
         let (mut values, mut rest) = (Vec::with_capacity(self.plan.commands.count), &self.replies[..]);
         while !rest.is_empty() {
             let ParsedValue::Value { value, consumed } = value(rest) else { return Err(CallError::unexpected()) };
+    /// Returns true if the first reply is an error.
+    fn has_error(&self) -> bool {
+        self.replies.first() == Some(&b'-')
+    }
+
             if self.preamble.is_some() || !self.plan.takes_errors {
                 check(&value)?;
             }

@@ -11,6 +11,9 @@
 //! A call therefore has the rights, limits, events and metrics of its commands, on the same items. A call that must not
 //! be interrupted executes its commands in a transaction ([`CallPlan::transaction`]). A call that decides by what it
 //! reads watches the key, and starts over if another client changes it meanwhile ([`CallPlan::watched`]).
+//!
+//! A transaction of a call ends at its first error: the commands after it are not executed. A call that fails therefore
+//! leaves no later step, and the first step of a change is the one that may be refused.
 
 use super::graph_errors::graph_error;
 use crate::push::topics::TopicPosition;
@@ -106,7 +109,7 @@ impl From<DecodeError> for CallError {
 }
 
 /// Redis commands, as their client sends them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Commands {
     pub(super) request: Vec<u8>,
     /// The number of commands, which is the number of their replies.
@@ -122,6 +125,8 @@ impl Commands {
 
     /// Adds a command with its words.
     pub(super) fn add(&mut self, words: &[&[u8]]) {
+    /// The length of the first commands if the others must not be executed when one of them fails; otherwise 0.
+    pub(super) opening_bytes: usize,
         self.add_words(words, std::iter::empty());
     }
 
@@ -164,6 +169,15 @@ impl Commands {
 pub(super) fn add_command<'w>(request: &mut Vec<u8>, count: usize, words: impl Iterator<Item = &'w [u8]>) {
     add_number(request, b'*', count);
     words.for_each(|word| add_word(request, word));
+    /// Returns the commands in a transaction. If it cannot begin, none of them is executed.
+    fn in_transaction(&self) -> Self {
+        let mut all = Self::one(&[b"MULTI"]);
+        all.opening_bytes = all.request.len();
+        all.append(self);
+        all.add(&[b"EXEC"]);
+        all
+    }
+
 }
 
 fn add_word(request: &mut Vec<u8>, word: &[u8]) {
@@ -372,7 +386,7 @@ impl CallPlan {
         commands: &Commands,
         mut next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static,
     ) -> Self {
-        Self::new(in_transaction(commands), move |replies| next(&results(replies).ok_or_else(CallError::unexpected)?))
+        Self::new(commands.in_transaction(), move |replies| next(&results(replies).ok_or_else(CallError::unexpected)?))
     }
 
     /// Creates the plan of a call that executes `probe`, decides by its replies, and executes what was decided unless
@@ -386,12 +400,12 @@ impl CallPlan {
     ) -> Self {
         let mut first = Commands::one(&[b"WATCH", key]);
         first.append(probe);
-        let again = (first.request.clone(), first.count);
+        let again = first.clone();
         let (mut is_probed, mut tries) = (true, 0);
         let plan = Self::new(first, move |replies| {
             if std::mem::take(&mut is_probed) {
                 return match decide(&replies[1..])? {
-                    Flow::Execute(commands) => Ok(Flow::Execute(in_transaction(&commands))),
+                    Flow::Execute(commands) => Ok(Flow::Execute(commands.in_transaction())),
                     reply => Ok(reply),
                 };
             }
@@ -402,17 +416,10 @@ impl CallPlan {
             if tries == TRIES_MAX {
                 return Err(CallError::new(Status::Aborted, "other clients change the key all the time; call again"));
             }
-            Ok(Flow::Execute(Commands { request: again.0.clone(), count: again.1 }))
+            Ok(Flow::Execute(again.clone()))
         });
         Self { watches: true, ..plan }
     }
-}
-
-fn in_transaction(commands: &Commands) -> Commands {
-    let mut all = Commands::one(&[b"MULTI"]);
-    all.append(commands);
-    all.add(&[b"EXEC"]);
-    all
 }
 
 /// Returns the replies of a transaction; `None` if it was not executed, because a watched key had changed.

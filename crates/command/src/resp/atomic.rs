@@ -15,6 +15,8 @@
 //! `EXEC` is sent and counted, with the total time of the transaction.
 //!
 //! Invariants:
+//! - The transaction of a gRPC call ends at its first error. Its rights are checked before the first command, so that
+//!   they cannot change between two of its changes.
 //! - The server never waits for a client while a key lock set is held. All bytes of the requests are received before
 //!   the key lock set is acquired, and the replies are sent after it is released.
 //! - A transaction whose execution has begun is completed, unless it only reads. If its connection ends first, the
@@ -36,7 +38,7 @@ use crate::resp::databases;
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::secrets::{self, SecretArgs};
-use crate::resp::session::{LockWish, SessionState};
+use crate::resp::session::{CommandOrigin, LockWish, SessionState};
 use crate::resp::settle;
 use crate::resp::state::Answers;
 use crate::resp::state::transaction::answers_bytes_max;
@@ -51,7 +53,7 @@ use crate::visit::out::{OutBuffer, Position};
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::reply;
-use protocol::resp::{Args, Limits, Parsed, Parser};
+use protocol::resp::{Args, Limits, Parsed, Parser, Version};
 use segment::{Guard, KeyHash};
 
 /// The maximum number of keys that one command outside a transaction accesses atomically. A command with more keys
@@ -263,6 +265,9 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
         if changed {
             transaction.queue.clear();
             reply::null_array(&mut transaction.out, call.session.version);
+        } else if let Err(fault) = permit_changes(call, transaction) {
+            transaction.queue.clear();
+            fault.write(&mut transaction.out);
         } else if !transaction.is_single_command {
             reply::array(&mut transaction.out, transaction.commands.into());
         }
@@ -286,6 +291,28 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
     }
     blocking::await_handoff(call)?;
     send_replies(call, transaction)
+}
+
+/// Checks the rights to all requests of a call that changes items, because users may have changed since they were
+/// queued.
+fn permit_changes(call: &mut Call<'_, '_>, transaction: &Transaction) -> Result<(), ErrorReply> {
+    if !checks_all_rights_first(call.session, transaction.has_writes) || !acl::has_limits(call) {
+        return Ok(());
+    }
+    let (queue, mut at) = (&transaction.queue[..], 0);
+    while at < queue.len() {
+        let Current { first, args, end, .. } = read(queue, at, None, call.session.moment);
+        let mut args = Args::resumed(&queue[first..end], args);
+        let entry = args.next().and_then(catalog::find).expect("the command was found when it was queued");
+        acl::permit_queued(call, entry, args)?;
+        at = end;
+    }
+    Ok(())
+}
+
+/// Returns true if the rights to all requests of a transaction are checked before the first of them is executed.
+fn checks_all_rights_first(session: &SessionState, has_writes: bool) -> bool {
+    has_writes && stops_at_error(session)
 }
 
 /// Moves a transaction that has not begun to the namespaces that the databases have now. Locks all keys, because the
@@ -408,10 +435,13 @@ fn run_queue(
         answer_at,
         replies_dropped: is_cut,
         is_single_command: is_lone,
+        has_failed,
+        has_writes,
         ready,
         ..
     } = transaction;
     let from = (!*is_lone).then_some(*ready);
+    let checks_rights = !*is_lone && !checks_all_rights_first(session, *has_writes);
     ctx.op_begun = ctx.clock.ticks();
     let has_locks = key_locks.is_begun();
     if has_locks {
@@ -429,8 +459,14 @@ fn run_queue(
         let args = Args::resumed(&queue[first..end], args);
         session.moment = moment;
         let request = (&queue[*at..end], from, *answer_at);
-        match run_one((guard, ctx), request, (*entry, args), out, session, (ops, functions)) {
+        let ran = if *has_failed {
+            pass_over(out, session.version)
+        } else {
+            run_one((guard, ctx), (request, checks_rights), (*entry, args), out, session, (ops, functions))
+        };
+        match ran {
             Ok(()) => {
+                *has_failed |= stops_at_error(session) && out.after(*answer_at).first() == Some(&b'-');
                 (*at, *current, *answer_at) = (end, None, out.spot());
                 session.end_request();
                 *ops += 1;
@@ -440,6 +476,7 @@ fn run_queue(
                 Room::Refused(fault) => {
                     fault.write(out);
                     session.abandon_request();
+                    *has_failed |= stops_at_error(session);
                     (*at, *current, *answer_at) = (end, None, out.spot());
                 }
                 Room::Cut => {
@@ -458,6 +495,20 @@ fn run_queue(
         guard.locks_mut().detach(key_locks);
     }
     ran
+}
+
+/// Returns true if an error ends the session's transactions: those of gRPC calls, which have no effect if they fail.
+fn stops_at_error(session: &SessionState) -> bool {
+    session.origin == CommandOrigin::Call
+}
+
+/// Replies with null to a command that is not executed because one before it has failed.
+fn pass_over(out: &mut OutBuffer, version: Version) -> Step {
+    if out.room() < LINE_ROOM {
+        return Err(SessionWait::OutputFull { want: LINE_ROOM });
+    }
+    reply::null(out, version);
+    Ok(())
 }
 
 /// Returns the request that begins at `at` of a queue. `words` is the place of the words if the queue has one request,
@@ -518,10 +569,11 @@ fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, (bytes_max, 
 }
 
 /// Executes one request and appends its reply, which begins at `answer_at`. `buf` begins with the request. `queued` is
-/// the arrival time of `EXEC` if the request was queued, and `None` for a single command, which has this `entry`.
+/// the arrival time of `EXEC` if the request was queued, and `None` for a single command, which has this `entry`. If
+/// `checks_rights` is true, the rights to a queued request are checked again.
 fn run_one<'c>(
     (guard, ctx): (&'c mut Guard<'_>, &'c mut WorkerContext),
-    (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Position),
+    ((buf, queued, answer_at), checks_rights): ((&'c [u8], Option<Ticks>, Position), bool),
     (entry, mut args): (Option<&'static catalog::CommandSpec>, Args<'c>),
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
@@ -536,7 +588,7 @@ fn run_one<'c>(
         ..Call::new((guard, ctx), buf, out, session, functions)
     };
     let ran = call.room(0).map_err(Interrupt::State).and_then(|()| match queued {
-        Some(_) if call.session.done == 0 && call.session.script.is_none() => {
+        Some(_) if checks_rights && call.session.done == 0 && call.session.script.is_none() => {
             acl::permit_queued(call, entry, args).map_err(Interrupt::Fault)
         }
         _ => Ok(()),

@@ -42,6 +42,7 @@ mod graph_load;
 mod grpc;
 mod grpc_client;
 mod grpc_graphs;
+mod grpc_steps;
 mod grpc_tokens;
 mod grpc_topics;
 mod handover;

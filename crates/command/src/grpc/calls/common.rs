@@ -150,7 +150,7 @@ pub(super) fn delete_whole(message: Message<'_>, all: u32, length: &'static [u8]
     if message.message(all)?.is_none() {
         return Err(CallError::invalid("the request names nothing to delete; name elements, or all"));
     }
-    let deletion = Commands::one(&[b"DEL", key]).request;
-    let decide = move |_: &[Value<'_>]| Ok(Flow::Execute(Commands { request: deletion.clone(), count: 1 }));
+    let deletion = Commands::one(&[b"DEL", key]);
+    let decide = move |_: &[Value<'_>]| Ok(Flow::Execute(deletion.clone()));
     Ok(CallPlan::watched(key, &Commands::one(&[length, key]), decide, |_| done()))
 }

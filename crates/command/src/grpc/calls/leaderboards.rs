@@ -97,8 +97,8 @@ fn ranked<'b>(pairs: Value<'b>, first: u64) -> impl Iterator<Item = Result<Ranke
 /// Decodes 2 name.
 pub(super) fn delete(message: Message<'_>) -> Result<CallPlan, CallError> {
     let name = name(message, 2)?;
-    let deletion = Commands::one(&[b"DEL", name]).request;
-    let decide = move |_: &[Value<'_>]| Ok(Flow::Execute(Commands { request: deletion.clone(), count: 1 }));
+    let deletion = Commands::one(&[b"DEL", name]);
+    let decide = move |_: &[Value<'_>]| Ok(Flow::Execute(deletion.clone()));
     Ok(CallPlan::watched(name, &Commands::one(&[b"ZCARD", name]), decide, |_| done()))
 }
 
@@ -213,10 +213,10 @@ pub(super) fn read_competition_rank(message: Message<'_>) -> Result<CallPlan, Ca
     let is_descending = message.try_uint(3).unwrap_or(DESCENDING) == DESCENDING;
     let mut scores = Commands::default();
     scores.add_words(&[b"ZMSCORE", &name], ids.iter().map(String::as_bytes));
-    let all = scores.request.clone();
-    let (held, key, known) = (2 * all.capacity(), name.clone(), ids.clone());
+    let all = scores.clone();
+    let (held, key, known) = (2 * all.request.capacity(), name.clone(), ids.clone());
     let decide = move |replies: &[Value<'_>]| {
-        let mut commands = Commands { request: all.clone(), count: 1 };
+        let mut commands = all.clone();
         for score in replies[0].items().filter_map(|score| score.text()) {
             let bound = [&b"("[..], score].concat();
             let [from, to] = if is_descending { [&bound[..], b"+inf"] } else { [b"-inf", &bound[..]] };

@@ -59,10 +59,10 @@ pub(super) fn difference(message: Message<'_>) -> Result<CallPlan, CallError> {
         if subtrahend.message(2)?.is_none() {
             return Err(CallError::invalid("the request names nothing to subtract; name elements, or all"));
         }
-        let delete = Commands::one(&[b"DEL", key]).request;
+        let delete = Commands::one(&[b"DEL", key]);
         let decide = move |replies: &[Value<'_>]| match integer(replies[0])? {
             0 => missing(),
-            _ => Ok(Flow::Execute(Commands { request: delete.clone(), count: 1 })),
+            _ => Ok(Flow::Execute(delete.clone())),
         };
         return Ok(CallPlan::watched(key, &Commands::one(&[b"SCARD", key]), decide, |_| found()));
     };

@@ -255,6 +255,11 @@ fn denied_namespace(
     })
 }
 
+/// Returns true if the client may lack the rights to a request: if users have changed, or if it has a signed token.
+pub(super) fn has_limits(call: &Call<'_, '_>) -> bool {
+    call.ctx.shared.users.changes() != 0 || is_token(call.session)
+}
+
 /// Checks the client's rights to a queued request again, because users may have changed since it was queued, even by an
 /// earlier request of the same transaction.
 pub(super) fn permit_queued(
@@ -262,11 +267,10 @@ pub(super) fn permit_queued(
     entry: &'static CommandSpec,
     args: Args<'_>,
 ) -> Result<(), ErrorReply> {
-    let changes = call.ctx.shared.users.changes();
-    if changes == 0 && !is_token(call.session) {
+    if !has_limits(call) {
         return Ok(());
     }
-    call.ctx.admission.user_changes = changes;
+    call.ctx.admission.user_changes = call.ctx.shared.users.changes();
     let reason = match permit(call, entry, KnownKeys::All(args)) {
         Ok(()) => return Ok(()),
         Err(Interrupt::Fault(ErrorReply::NoPermission(_))) => "no permission to execute the command or subcommand",

@@ -96,6 +96,8 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) has_right: bool,
     /// The number of the command or subcommand, in the statistics, of a command that a script calls.
     pub(in crate::resp) number: Option<usize>,
+    /// True if a command of a call has failed, so that those after it are not executed.
+    pub(in crate::resp) has_failed: bool,
     /// True if the transaction's replies exceeded the limit and were discarded.
     pub(in crate::resp) replies_dropped: bool,
     /// The command of a single-command transaction. `None` for `EXEC`.
@@ -151,6 +153,7 @@ impl Transaction {
             has_script: false,
             has_right: false,
             number: None,
+            has_failed: false,
             replies_dropped: false,
             entry: None,
             queue: Vec::new(),
@@ -182,7 +185,7 @@ impl Transaction {
         (self.is_aborted, self.is_single_command, self.replies_dropped, self.only_reads) = (false, false, false, false);
         (self.commands, self.at, self.sent, self.answer_at) = (0, 0, 0, Position::default());
         (self.entry, self.answers, self.namespaces, self.has_writes) = (None, Answers::All, 0, false);
-        (self.has_script, self.number) = (false, None);
+        (self.has_script, self.number, self.has_failed) = (false, None, false);
         self.queue.clear();
         self.queue.shrink_to(bytes);
         self.unwatch();
@@ -339,7 +342,7 @@ impl Transaction {
 impl Transaction {
     /// Resets the progress of the transaction, so that it acquires its key lock set and executes all requests again.
     pub(in crate::resp) fn restart(&mut self) {
-        (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
+        (self.stage, self.at, self.current, self.has_failed) = (Stage::Obtaining, 0, None, false);
         self.answer_at = Position::default();
         self.out.discard();
     }
