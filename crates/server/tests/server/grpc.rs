@@ -341,6 +341,46 @@ fn arguments_without_a_meaning_are_refused_with_the_remedy() {
     running.stop();
 }
 
+/// Regression: `LeaseGet`, `LeaseStale` and calls on records refused times that `Set` takes as the longest one.
+#[test]
+fn longest_times_are_those_of_items_that_never_end_in_practice() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut stream = 1;
+    for ms in [i64::MAX as u64 / 2, i64::MAX as u64, u64::MAX] {
+        let on_key = |write: &dyn Fn(&mut Encoder)| {
+            prefixed(|out| {
+                out.bytes(1, b"k");
+                write(out);
+            })
+        };
+        let put = on_key(&|out| {
+            out.message(2, |bin| {
+                bin.bytes(1, b"b").message(2, |value| {
+                    value.bytes(4, b"text");
+                });
+            });
+            out.uint(3, ms);
+        });
+        for (path, message) in [
+            ("gannet.v1.Cache/Set", on_key(&|out| drop_ref(out.bytes(2, b"v").uint(3, ms)))),
+            ("gannet.v1.Leases/LeaseStale", on_key(&|out| drop_ref(out.uint(2, ms)))),
+            ("gannet.v1.Leases/LeaseGet", on_key(&|out| drop_ref(out.uint(2, ms).uint(3, ms)))),
+            ("gannet.v1.Cache/Delete", on_key(&|_| {})),
+            ("gannet.v1.Records/RecordPut", put),
+            ("gannet.v1.Records/RecordTouch", on_key(&|out| drop_ref(out.uint(3, ms)))),
+            ("gannet.v1.Cache/Delete", on_key(&|_| {})),
+        ] {
+            let answer = grpc.answer(stream, &format!("/{path}"), &message);
+            stream += 2;
+            assert_eq!(answer.status, "0", "{path} {ms}: {}", answer.text);
+        }
+    }
+    running.stop();
+}
+
+fn drop_ref(_: &mut Encoder) {}
+
 /// Sends until the server closes the connection, and returns the error of its `GOAWAY`.
 fn flood(running: &Running, mut next: impl FnMut(u32) -> Vec<u8>) -> u32 {
     let mut grpc = Grpc::connect(running);

@@ -28,8 +28,13 @@ pub(super) fn ttl_ms(message: Message<'_>, number: u32) -> Result<String, CallEr
 pub(super) fn ttl(message: Message<'_>, number: u32) -> Result<u64, CallError> {
     match message.uint(number) {
         0 => Err(CallError::invalid("the time to live is 0 ms; give at least 1 ms")),
-        ttl_ms => Ok(ttl_ms.min(i64::MAX as u64 / 2)),
+        _ => Ok(time_ms(message, number)),
     }
+}
+
+/// Returns the time in a field, in ms: at most half of what Redis commands take, so that its end is in range.
+pub(super) fn time_ms(message: Message<'_>, number: u32) -> u64 {
+    message.uint(number).min(i64::MAX as u64 / 2)
 }
 
 /// The time to live that a change of a collection sets.

@@ -1,6 +1,6 @@
 //! Calls by which one client fills a value while the others wait or get the old one.
 
-use super::common::{key, ttl_ms};
+use super::common::{key, time_ms, ttl_ms};
 use crate::grpc::plan::{CallError, CallPlan, integer, reply};
 use protocol::grpc::protobuf::Message;
 use protocol::number::parse_u64;
@@ -13,7 +13,7 @@ const STATES: [(&[u8], u64); 3] = [(b"hit", 1), (b"won", 2), (b"wait", 3)];
 /// ms. Replies 1 state, 2 value if there is one, 3 token.
 pub(super) fn read(message: Message<'_>) -> Result<CallPlan, CallError> {
     let key = key(message)?;
-    let (recache, lease) = (message.uint(2).to_string(), message.uint(3).to_string());
+    let (recache, lease) = (time_ms(message, 2).to_string(), time_ms(message, 3).to_string());
     let mut words: Vec<&[u8]> = vec![b"LEASE.GET", key];
     if message.uint(2) > 0 {
         words.extend([&b"RECACHE"[..], recache.as_bytes()]);
@@ -50,7 +50,7 @@ pub(super) fn fill(message: Message<'_>) -> Result<CallPlan, CallError> {
 /// Decodes 1 key, 2 the time in ms for which the stale value stays; 0 for its own time. Replies 1 true if there is a
 /// value.
 pub(super) fn make_stale(message: Message<'_>) -> Result<CallPlan, CallError> {
-    let time = message.uint(2).to_string();
+    let time = time_ms(message, 2).to_string();
     let mut words: Vec<&[u8]> = vec![b"LEASE.STALE", key(message)?];
     if message.uint(2) > 0 {
         words.extend([&b"PX"[..], time.as_bytes()]);

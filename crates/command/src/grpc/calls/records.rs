@@ -1,6 +1,6 @@
 //! Calls on records: named bins with types, revisions and filters.
 
-use super::common::key;
+use super::common::{key, time_ms};
 use crate::grpc::plan::{CallError, CallPlan, Commands, integer, reply};
 use protocol::grpc::protobuf::{Encoder, Message};
 use protocol::resp::client::Value;
@@ -193,7 +193,7 @@ fn change(message: Message<'_>, command: &[u8]) -> Result<CallPlan, CallError> {
         return Err(CallError::invalid("the request sets a time to live and removes it; give ttl_ms or persist"));
     }
     if message.uint(3) > 0 {
-        words.add("PX").add(message.uint(3).to_string());
+        words.add("PX").add(time_ms(message, 3).to_string());
     }
     if message.uint(4) != 0 {
         words.add("PERSIST");
