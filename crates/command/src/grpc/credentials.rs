@@ -82,6 +82,25 @@ pub(super) fn caller(session: &resp::SessionState, ctx: &WorkerContext) -> Calle
     Caller { unrestricted, now_secs: now_secs(ctx) }
 }
 
+/// Returns an error if the user of a token lacks the kind of access that a method needs.
+fn check_access(user: &TokenUser, (name, access, is_on_graphs): (&str, Access, bool)) -> Result<(), CallError> {
+    let is_permitted = match access {
+        Access::Free => true,
+        Access::Read => user.keys & READ != 0,
+        Access::Write => user.keys & WRITE != 0,
+        Access::Change => user.keys == READ | WRITE,
+        Access::Publish => user.topics & WRITE != 0,
+        Access::Subscribe => user.topics & READ != 0,
+        Access::Control => user.is_superuser(),
+    };
+    if is_permitted {
+        return Ok(());
+    }
+    let what = if is_on_graphs { "graphs; get one with a permission for all caches" } else { "this cache" };
+    let text = format!("the token does not permit {name} on {what}");
+    Err(CallError::new(Status::PermissionDenied, text))
+}
+
 impl SignedToken {
     /// Verifies a token. Uses `last` if that is the same one.
     ///
@@ -147,21 +166,22 @@ impl SignedToken {
                 user
             }
         };
-        let is_permitted = match access {
-            Access::Free => true,
-            Access::Read => user.keys & READ != 0,
-            Access::Write => user.keys & WRITE != 0,
-            Access::Change => user.keys == READ | WRITE,
-            Access::Publish => user.topics & WRITE != 0,
-            Access::Subscribe => user.topics & READ != 0,
-            Access::Control => user.is_superuser(),
-        };
-        if !is_permitted {
-            let what = if is_on_graphs { "graphs; get one with a permission for all caches" } else { "this cache" };
-            let text = format!("the token does not permit {name} on {what}");
-            return Err(CallError::new(Status::PermissionDenied, text));
-        }
+        check_access(&user, (name, access, is_on_graphs))?;
         Ok(user)
+    }
+
+    /// Checks that the token would permit a call in a cache that does not exist. The session keeps its user.
+    ///
+    /// # Errors
+    /// If the token would not grant the kind of access that the method needs.
+    pub(super) fn permits_in_missing(
+        &self,
+        (name, access, is_on_graphs): (&str, Access, bool),
+        cache: &[u8],
+    ) -> Result<(), CallError> {
+        let cache = if is_on_graphs { &b""[..] } else { cache };
+        let user = TokenUser::of(&self.claims, (Namespace::DEFAULT, cache), needed(access));
+        check_access(&user, (name, access, is_on_graphs))
     }
 
     /// Returns the memory of the token, in bytes.

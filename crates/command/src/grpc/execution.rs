@@ -143,10 +143,18 @@ impl Execution {
                     Some(reply) => Err(error_of(&reply)),
                     None => next(),
                 },
+                Ok(Flow::MissingCache(name)) => match resp::cache_refusal(session, &ctx.shared, &name) {
+                    // As for a cache that exists.
+                    Some(_) if self.plan.stays_open => Err(CallError::stream_denied()),
+                    Some(reply) => Err(error_of(&reply)),
+                    None => Err(CallError::no_cache(&name)),
+                },
                 next => next,
             };
             match next {
-                Ok(Flow::WithCaller(_) | Flow::IfMayFlush(..)) => return Ok(Err(CallError::unexpected())),
+                Ok(Flow::WithCaller(_) | Flow::IfMayFlush(..) | Flow::MissingCache(_)) => {
+                    return Ok(Err(CallError::unexpected()));
+                }
                 Ok(Flow::Execute(commands)) => {
                     self.replies = Vec::new();
                     if !self.grant.resize(self.plan.held_bytes + needed_bytes(&commands)) {
@@ -204,6 +212,7 @@ impl Execution {
             let has_output = buffers.out.unsent() > 0;
             self.collect(&mut buffers.out, ctx);
             match progress.state {
+                SessionWait::NeedInput { .. } if is_done && end < all => {}
                 SessionWait::NeedInput { .. } if is_done => break Ok(Ok(())),
                 SessionWait::OutputFull { want } if want > buffers.out.capacity() => {
                     buffers.extend_out(want);
@@ -212,7 +221,6 @@ impl Execution {
                 // Other sessions must release their pins first: the output is empty and long enough.
                 SessionWait::OutputFull { .. } => break Err(SessionWait::Parked),
                 SessionWait::NeedInput { .. } | SessionWait::Close => {
-                SessionWait::NeedInput { .. } if is_done && end < all => {}
                     break Ok(Err(CallError::not_executed()));
                 }
                 wait => break Err(wait),
@@ -237,6 +245,11 @@ impl Execution {
         out.clear(|pinned| ctx.unpin(pinned));
     }
 
+    /// Returns true if the first reply is an error.
+    fn has_error(&self) -> bool {
+        self.replies.first() == Some(&b'-')
+    }
+
     /// Passes the replies to the plan.
     fn next(&mut self) -> Result<Flow, CallError> {
         if self.is_cut {
@@ -245,11 +258,6 @@ impl Execution {
         let (mut values, mut rest) = (Vec::with_capacity(self.plan.commands.count), &self.replies[..]);
         while !rest.is_empty() {
             let ParsedValue::Value { value, consumed } = value(rest) else { return Err(CallError::unexpected()) };
-    /// Returns true if the first reply is an error.
-    fn has_error(&self) -> bool {
-        self.replies.first() == Some(&b'-')
-    }
-
             if self.preamble.is_some() || !self.plan.takes_errors {
                 check(&value)?;
             }

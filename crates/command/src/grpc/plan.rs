@@ -80,6 +80,17 @@ impl CallError {
         Self { metadata: Some(("grpc-accept-encoding", encodings)), ..self }
     }
 
+    /// Returns the error of a call in a cache that does not exist.
+    pub(super) fn no_cache(name: &[u8]) -> Self {
+        let name = String::from_utf8_lossy(name);
+        Self::new(Status::NotFound, format!("the cache {name} does not exist; create it first"))
+    }
+
+    /// Returns the error of a stream of events to which the user has no right.
+    pub(super) fn stream_denied() -> Self {
+        Self::new(Status::PermissionDenied, "the user may not subscribe to this topic or these keys")
+    }
+
     /// Returns the error of a call whose namespace admits no more connections.
     pub(super) fn namespace_full() -> Self {
         let text = "the cache has its maximum number of connections (maxconns of its namespace)";
@@ -114,6 +125,8 @@ pub(super) struct Commands {
     pub(super) request: Vec<u8>,
     /// The number of commands, which is the number of their replies.
     pub(super) count: usize,
+    /// The length of the first commands if the others must not be executed when one of them fails; otherwise 0.
+    pub(super) opening_bytes: usize,
 }
 
 impl Commands {
@@ -125,8 +138,6 @@ impl Commands {
 
     /// Adds a command with its words.
     pub(super) fn add(&mut self, words: &[&[u8]]) {
-    /// The length of the first commands if the others must not be executed when one of them fails; otherwise 0.
-    pub(super) opening_bytes: usize,
         self.add_words(words, std::iter::empty());
     }
 
@@ -158,6 +169,15 @@ impl Commands {
         }
     }
 
+    /// Returns the commands in a transaction. If it cannot begin, none of them is executed.
+    fn in_transaction(&self) -> Self {
+        let mut all = Self::one(&[b"MULTI"]);
+        all.opening_bytes = all.request.len();
+        all.append(self);
+        all.add(&[b"EXEC"]);
+        all
+    }
+
     /// Adds all commands of `other`.
     pub(super) fn append(&mut self, other: &Self) {
         self.request.extend_from_slice(&other.request);
@@ -169,15 +189,6 @@ impl Commands {
 pub(super) fn add_command<'w>(request: &mut Vec<u8>, count: usize, words: impl Iterator<Item = &'w [u8]>) {
     add_number(request, b'*', count);
     words.for_each(|word| add_word(request, word));
-    /// Returns the commands in a transaction. If it cannot begin, none of them is executed.
-    fn in_transaction(&self) -> Self {
-        let mut all = Self::one(&[b"MULTI"]);
-        all.opening_bytes = all.request.len();
-        all.append(self);
-        all.add(&[b"EXEC"]);
-        all
-    }
-
 }
 
 fn add_word(request: &mut Vec<u8>, word: &[u8]) {
@@ -228,6 +239,8 @@ pub(super) enum Flow {
     WithCaller(Box<dyn FnOnce(Caller) -> Next + Send>),
     /// The call continues if its user may delete all items of a namespace; `None` for one that does not exist.
     IfMayFlush(Option<Namespace>, Box<dyn FnOnce() -> Next + Send>),
+    /// The call fails because the cache of this name does not exist, if its user may learn that.
+    MissingCache(Arc<[u8]>),
     /// The call begins a stream of events. The messages are its first ones.
     Subscribe(StreamRequest, Vec<u8>),
 }
@@ -328,6 +341,8 @@ pub(super) struct CallPlan {
     pub(super) takes_errors: bool,
     /// The message that the commands publish, if they publish one.
     pub(super) publication: Option<Publication>,
+    /// The name of the call's cache, if that does not exist.
+    pub(super) missing_cache: Option<Arc<[u8]>>,
 }
 
 impl CallPlan {
@@ -343,7 +358,17 @@ impl CallPlan {
             has_types: false,
             takes_errors: false,
             publication: None,
+            missing_cache: None,
         }
+    }
+
+    /// Creates the plan of a call in a cache that does not exist. The command needs no right, but a client that must
+    /// authenticate may not execute it.
+    pub(super) fn missing_cache(name: &[u8]) -> Self {
+        let name: Arc<[u8]> = name.into();
+        let missing = Arc::clone(&name);
+        let plan = Self::one(&[b"UNWATCH"], move |_| Ok(Flow::MissingCache(Arc::clone(&missing))));
+        Self { missing_cache: Some(name), ..plan }
     }
 
     /// Returns the plan with another namespace for its commands.
@@ -549,7 +574,8 @@ pub(super) fn error_of(reply: &[u8]) -> CallError {
         b"BINRANGE" => Status::OutOfRange,
         b"BINVALUE" | b"BINNAME" => Status::InvalidArgument,
         b"OOM" | b"INDEXFULL" => Status::ResourceExhausted,
-        b"NOAUTH" | b"WRONGPASS" => Status::Unauthenticated,
+        b"NOAUTH" => return CallError::no_token(),
+        b"WRONGPASS" => Status::Unauthenticated,
         b"NOPERM" => Status::PermissionDenied,
         b"BUSY" | b"LOADING" | b"DENIED" | b"BUILDING" => Status::Unavailable,
         _ if reply.starts_with(b"ERR value is not") || reply.starts_with(b"ERR hash value is not") => {

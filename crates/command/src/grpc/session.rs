@@ -4,7 +4,7 @@ use super::calls::{self, Decode, Method, Service};
 use super::credentials::{SignedToken, is_signed};
 use super::execution::{CallIdentity, Execution};
 use super::plain::PlainCalls;
-use super::plan::{CallError, Commands, StreamRequest};
+use super::plan::{CallError, CallPlan, Commands, StreamRequest};
 use super::replies::{Reply, Timed, Wire};
 use super::request::CallRequest;
 use super::subscriptions::{self, LEAVING_TEXT, StreamEnds, Subscriptions};
@@ -237,14 +237,23 @@ impl GrpcSession {
     /// If it cannot be executed.
     pub(super) fn begin(&mut self, request: CallRequest, ctx: &WorkerContext) -> Result<Execution, CallError> {
         let Ok(method) = request.method else { return Err(CallError::unexpected()) };
-        let plan = method.decode.plan(&request.message, &ctx.shared, &request.authority)?;
+        let mut plan = method.decode.plan(&request.message, &ctx.shared, &request.authority)?;
         let namespace = match (plan.namespace, method.decode) {
-            (None, Decode::Items(_) | Decode::Topics(_) | Decode::Graphs(_)) => {
-                self.namespace(request.cache.clone(), ctx)?
+            (None, Decode::Items(_) | Decode::Topics(_) | Decode::Graphs(_)) if plan.missing_cache.is_none() => {
+                let found = self.namespace(request.cache.clone(), ctx);
+                found.unwrap_or_else(|missing| {
+                    plan = CallPlan { stays_open: plan.stays_open, ..CallPlan::missing_cache(&missing) };
+                    None
+                })
             }
             (namespace, _) => namespace,
         };
         let token = own_token(&request, method)?;
+        if let Some(missing) = &plan.missing_cache
+            && is_signed(&token)
+        {
+            return Err(self.missing_cache_error(&token, method, missing, ctx));
+        }
         let token_user = self.token_user(&token, method, namespace, ctx)?;
         let changes = ctx.shared.users.changes();
         let users_changed = std::mem::replace(&mut self.authenticated_at, changes) != changes;
@@ -317,6 +326,23 @@ impl GrpcSession {
         let namespace = namespace.unwrap_or_else(|| resp::home_namespace(&self.redis, ctx));
         let is_on_graphs = matches!(method.decode, Decode::Graphs(_));
         signed.user((method.name, method.access, is_on_graphs), namespace, ctx).map(Some)
+    }
+
+    /// Returns the error of a call with a signed token in a cache that does not exist: only a token that would permit the
+    /// call in that cache learns that.
+    fn missing_cache_error(
+        &mut self,
+        token: &Arc<[u8]>,
+        method: &Method,
+        cache: &[u8],
+        ctx: &WorkerContext,
+    ) -> CallError {
+        let is_on_graphs = matches!(method.decode, Decode::Graphs(_));
+        let signed = SignedToken::of(self.signed.take(), token, ctx);
+        let permitted = signed.and_then(|signed| {
+            self.signed.insert(signed).permits_in_missing((method.name, method.access, is_on_graphs), cache)
+        });
+        permitted.err().unwrap_or_else(|| CallError::no_cache(cache))
     }
 
     /// Adds a request of which only the header fields were received.
@@ -428,17 +454,15 @@ impl GrpcSession {
         }
     }
 
-    /// Returns the namespace of a cache; `None` for that of the listener.
-    fn namespace(&mut self, cache: Option<Arc<[u8]>>, ctx: &WorkerContext) -> Result<Option<Namespace>, CallError> {
+    /// Returns the namespace of a cache; `None` for that of the listener. Returns the name of a cache that does not
+    /// exist as an error.
+    fn namespace(&mut self, cache: Option<Arc<[u8]>>, ctx: &WorkerContext) -> Result<Option<Namespace>, Arc<[u8]>> {
         let Some(cache) = cache.filter(|cache| !cache.is_empty()) else { return Ok(None) };
         let changes = ctx.shared.namespaces.changes();
         match &self.cache {
             Some((name, Some(namespace))) if *name == cache && changes == self.seen_namespaces => Ok(Some(*namespace)),
             _ => {
-                let found = ctx.shared.namespaces.find(&cache).ok_or_else(|| {
-                    let name = String::from_utf8_lossy(&cache);
-                    CallError::new(Status::NotFound, format!("the cache {name} does not exist; create it first"))
-                })?;
+                let Some(found) = ctx.shared.namespaces.find(&cache) else { return Err(cache) };
                 (self.cache, self.seen_namespaces) = (Some((cache, Some(found))), changes);
                 Ok(Some(found))
             }

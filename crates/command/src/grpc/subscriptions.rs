@@ -218,9 +218,7 @@ fn read_topic(
 fn check(right: StreamRight) -> Result<(), CallError> {
     match right {
         StreamRight::Granted => Ok(()),
-        StreamRight::Denied => {
-            Err(CallError::new(Status::PermissionDenied, "the user may not subscribe to this topic or these keys"))
-        }
+        StreamRight::Denied => Err(CallError::stream_denied()),
         StreamRight::Unknown => Err(CallError::new(Status::Unauthenticated, "the user no longer exists")),
     }
 }

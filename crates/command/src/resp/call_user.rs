@@ -11,6 +11,9 @@ use protocol::resp::Version;
 use segment::Namespace;
 use std::sync::Arc;
 
+/// A number that no namespace has.
+const NO_NAMESPACE: u8 = u8::MAX;
+
 /// The user of a call, which a subscription keeps beyond the call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallUser(ClientUser);
@@ -124,6 +127,14 @@ pub(crate) fn flush_refusal(session: &SessionState, shared: &Shared, namespace: 
         }
     };
     Some(refusal.line().as_slice().to_vec())
+}
+
+/// Returns the error line of a call in a cache that does not exist; `None` if the session's user may learn that, because
+/// the user might use a cache of this name.
+pub(crate) fn cache_refusal(session: &SessionState, shared: &Shared, cache: &[u8]) -> Option<Vec<u8>> {
+    let may_use = |user: Arc<User>| user.rights.allows_namespace(NO_NAMESPACE, &String::from_utf8_lossy(cache));
+    let is_allowed = current(&session.user, shared).is_some_and(|user| user.is_none_or(may_use));
+    (!is_allowed).then(|| ErrorReply::NoNamespacePermission.line().as_slice().to_vec())
 }
 
 /// Selects the version of the protocol for the session's next command: 3, or 2.

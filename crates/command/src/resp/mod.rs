@@ -105,7 +105,7 @@ pub(crate) use acl::TokenUser;
 pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use blocking::{has_turn, takes_turns, waits_in_command};
 pub(crate) use call_user::{
-    CallUser, StreamRight, abandon_query, call_user, enter_as_token, flush_refusal, home_namespace,
+    CallUser, StreamRight, abandon_query, cache_refusal, call_user, enter_as_token, flush_refusal, home_namespace,
     prepare_publication, speak_version_3, topic_right, unrestricted_user, watch_right,
 };
 pub use config_set::{ChangedSetting, changed_settings, restore_settings};

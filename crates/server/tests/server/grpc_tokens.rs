@@ -179,11 +179,86 @@ fn caller_without_the_right_does_not_learn_which_caches_exist() {
         ("DeleteCache", &admin, "none", "5"),
         ("FlushCache", &admin, "none", "5"),
         ("CreateCache", &admin, "other", "6"),
+        ("FlushCache", &admin, "9", "0"),
+        ("FlushCache", &admin, "99", "5"),
+        ("CreateCache", &admin, "9", "3"),
+        ("DeleteCache", &admin, "9", "3"),
     ] {
         assert_eq!(ask(method, caller, name).0, status, "{method} {name} by {caller}");
     }
     assert_eq!(calls.status("Get", &admin, "other", &key("k")), "0");
     assert!(calls.ask("/cache_client.Scs/Get", &admin, "other", &key("k")).value().is_some(), "nothing was deleted");
+    running.stop();
+}
+
+/// Returns a call of each kind in a cache: its path, the cache for the header, and its message.
+fn calls_in(cache: &str) -> Vec<(&'static str, &str, Vec<u8>)> {
+    let topic = |out: &mut Encoder| {
+        out.bytes(1, cache.as_bytes()).bytes(2, b"t");
+    };
+    let get_batch = prefixed(|out| {
+        out.message(1, |get| {
+            get.bytes(1, b"k");
+        });
+    });
+    let dictionary_set = prefixed(|out| {
+        out.bytes(1, b"d").message(2, |pair| {
+            pair.bytes(1, b"f").bytes(2, b"v");
+        });
+        out.uint(3, 60_000);
+    });
+    let publish = prefixed(|out| {
+        topic(out);
+        out.message(3, |value| {
+            value.bytes(1, b"v");
+        });
+    });
+    vec![
+        ("/cache_client.Scs/Get", cache, key("k")),
+        ("/cache_client.Scs/Set", cache, item("k", b"v")),
+        ("/cache_client.Scs/Increment", cache, increment("n")),
+        ("/cache_client.Scs/GetBatch", cache, get_batch),
+        ("/cache_client.Scs/DictionarySet", cache, dictionary_set),
+        ("/gannet.v1.Invalidations/WatchKeys", cache, prefixed(|_| {})),
+        ("/gannet.v1.Topics/Publish", "", publish),
+        ("/gannet.v1.Topics/Subscribe", "", prefixed(topic)),
+    ]
+}
+
+/// Regression: a call without a token in a cache that does not exist got NOT_FOUND.
+#[test]
+fn call_without_the_right_to_a_cache_gets_the_same_if_the_cache_does_not_exist() {
+    let (running, secret) = with_key(config());
+    let mut calls = Calls::connect(&running);
+    create(&mut calls, "shop");
+    create(&mut calls, "other");
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    for line in ["ACL SETUSER limited on >pw ~* &* +@all ns=shop", "ACL SETUSER default on >secret"] {
+        assert_eq!(redis.text(line), "+OK");
+    }
+    let of_all = grant(TokenRole::ReadWrite, None, None);
+    let all = token(&secret, permissions(Some((of_all.clone(), of_all))));
+    let reader = token(&secret, permissions(Some((grant(TokenRole::Read, Some("shop"), None), None))));
+    for caller in ["", "wrong", "limited:pw", &reader] {
+        // Further wrong passwords are delayed.
+        let count = if caller == "wrong" { 1 } else { usize::MAX };
+        for (there, missing) in calls_in("other").into_iter().zip(calls_in("none")).take(count) {
+            let path = there.0;
+            let [there, missing] = [there, missing].map(|(path, cache, message)| {
+                let answer = calls.ask(path, caller, cache, &message);
+                (answer.status, answer.text)
+            });
+            assert_eq!(there, missing, "{path} by {caller}");
+            assert!(["7", "16"].contains(&&there.0[..]), "{path} by {caller}: {there:?}");
+        }
+    }
+    let admin = token(&secret, permissions(None));
+    for caller in ["secret", &all, &admin] {
+        for (path, cache, message) in calls_in("none") {
+            let answer = calls.ask(path, caller, cache, &message);
+            assert_eq!(answer.status, "5", "{path} by {caller}: {}", answer.text);
+        }
+    }
     running.stop();
 }
 

@@ -16,20 +16,24 @@ fn privileged(run: impl Fn() -> Next + Send + 'static) -> CallPlan {
     CallPlan::one(&[b"CONFIG", b"GET", b"maxmemory"], move |_| run())
 }
 
-/// Returns the name in the field 1.
-fn name(message: Message<'_>) -> Result<String, CallError> {
+/// Returns the name or the number in the field 1.
+fn name_or_number(message: Message<'_>) -> Result<String, CallError> {
     let name = String::from_utf8_lossy(message.bytes(1)).into_owned();
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.parse::<i64>().is_ok() || !name.bytes().all(is_valid) {
-        let text = "the name of a cache has 1 to 63 letters, digits, '-', '_' and '.', and is not only a number";
-        return Err(CallError::invalid(text));
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_valid) {
+        return Err(invalid_name());
     }
     Ok(name)
 }
 
-/// Returns the error for a cache that does not exist.
-fn not_found(name: &str) -> CallError {
-    CallError::new(Status::NotFound, format!("the cache {name} does not exist; create it first"))
+/// Returns the name in the field 1.
+fn name(message: Message<'_>) -> Result<String, CallError> {
+    let name = name_or_number(message)?;
+    if name.parse::<i64>().is_ok() { Err(invalid_name()) } else { Ok(name) }
+}
+
+fn invalid_name() -> CallError {
+    CallError::invalid("the name of a cache has 1 to 63 letters, digits, '-', '_' and '.', and is not only a number")
 }
 
 /// Decodes 1 name.
@@ -72,7 +76,7 @@ pub(super) fn delete_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result
         }
         let (name, listeners) = (name.clone(), shared.config.listener_namespaces);
         let flush = move || match cache {
-            None => Err(not_found(&name)),
+            None => Err(CallError::no_cache(name.as_bytes())),
             Some(cache) if listeners & 1 << cache.0 != 0 => {
                 let text = "has listeners; remove them from the configuration file first, or flush it";
                 Err(CallError::new(Status::FailedPrecondition, format!("the cache {name} {text}")))
@@ -91,21 +95,21 @@ pub(super) fn delete_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result
 fn remove_cache(name: &str, cache: Option<Namespace>, shared: &Shared) -> Next {
     let _one = shared.cache_creation.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = cache.filter(|cache| shared.namespaces.find(name.as_bytes()) == Some(*cache));
-    let cache = cache.ok_or_else(|| not_found(name))?;
+    let cache = cache.ok_or_else(|| CallError::no_cache(name.as_bytes()))?;
     shared.topics.end_namespace(cache);
     shared.namespaces.unset(&shared.store, cache, !shared.store.keeps(Namespace::DEFAULT));
     shared.host.wake_background();
     common::done()
 }
 
-/// Decodes 1 name. A caller learns whether the cache exists only if it may delete the items.
+/// Decodes 1 name or number. A caller learns whether the cache exists only if it may delete the items.
 pub(super) fn flush_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
-    let name = name(message)?;
+    let name = name_or_number(message)?;
     let Some(cache) = shared.namespaces.find(name.as_bytes()) else {
         // The command needs no right, but a client that must authenticate may not execute it.
         return Ok(CallPlan::one(&[b"UNWATCH"], move |_| {
             let name = name.clone();
-            Ok(Flow::IfMayFlush(None, Box::new(move || Err(not_found(&name)))))
+            Ok(Flow::IfMayFlush(None, Box::new(move || Err(CallError::no_cache(name.as_bytes())))))
         }));
     };
     Ok(CallPlan::one(&[b"FLUSHDB"], |_| common::done()).within(cache))

@@ -5,7 +5,6 @@ use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Publication, Stream
 use crate::push::topics::TopicPosition;
 use crate::push::tracking::{PREFIX_BYTES_MAX, PREFIXES_MAX};
 use crate::shared::Shared;
-use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;
 use segment::Namespace;
 use std::sync::Arc;
@@ -20,15 +19,12 @@ struct TopicNames<'b> {
 }
 
 /// Returns the cache in the field 1 with its namespace, and the topic in the field 2. An empty name of a cache stands
-/// for that of the header `cache`, or of the listener.
-fn names<'b>(message: Message<'b>, shared: &Shared) -> Result<TopicNames<'b>, CallError> {
+/// for that of the header `cache`, or of the listener. Returns the name of a cache that does not exist as an error.
+fn names<'b>(message: Message<'b>, shared: &Shared) -> Result<Result<TopicNames<'b>, &'b [u8]>, CallError> {
     let cache = match message.bytes(1) {
         b"" => None,
         name => {
-            let found = shared.namespaces.find(name).ok_or_else(|| {
-                let name = String::from_utf8_lossy(name);
-                CallError::new(Status::NotFound, format!("the cache {name} does not exist; create it first"))
-            })?;
+            let Some(found) = shared.namespaces.find(name) else { return Ok(Err(name)) };
             Some((name, found))
         }
     };
@@ -36,13 +32,16 @@ fn names<'b>(message: Message<'b>, shared: &Shared) -> Result<TopicNames<'b>, Ca
         topic if topic.is_empty() || topic.len() > TOPIC_BYTES_MAX => {
             Err(CallError::invalid(format!("the name of a topic has 1 to {TOPIC_BYTES_MAX} bytes")))
         }
-        topic => Ok(TopicNames { cache, topic }),
+        topic => Ok(Ok(TopicNames { cache, topic })),
     }
 }
 
 /// Decodes 1 cache, 2 topic, 3 value (1 text, 2 binary).
 pub(super) fn publish(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
-    let TopicNames { cache, topic } = names(message, shared)?;
+    let TopicNames { cache, topic } = match names(message, shared)? {
+        Ok(names) => names,
+        Err(missing) => return Ok(CallPlan::missing_cache(missing)),
+    };
     let value = message.message(3)?.ok_or_else(|| CallError::invalid("the request has no value"))?;
     let (is_text, bytes) = match (value.try_bytes(1), value.try_bytes(2)) {
         (Some(text), None) if std::str::from_utf8(text).is_err() => {
@@ -69,7 +68,10 @@ pub(super) fn subscribe_of_momento(message: Message<'_>, shared: &Arc<Shared>) -
 }
 
 fn subscription(message: Message<'_>, shared: &Arc<Shared>, has_positions: bool) -> Result<CallPlan, CallError> {
-    let TopicNames { cache, topic } = names(message, shared)?;
+    let TopicNames { cache, topic } = match names(message, shared)? {
+        Ok(names) => names,
+        Err(missing) => return Ok(CallPlan::missing_cache(missing).staying_open()),
+    };
     let from = TopicPosition { sequence: message.uint(3), page: message.uint(4) };
     let namespace = cache.map(|(_, namespace)| namespace);
     let cache = cache.map(|(name, _)| name.into());
