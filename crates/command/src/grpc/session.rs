@@ -328,8 +328,8 @@ impl GrpcSession {
         signed.user((method.name, method.access, is_on_graphs), namespace, ctx).map(Some)
     }
 
-    /// Returns the error of a call with a signed token in a cache that does not exist: only a token that would permit the
-    /// call in that cache learns that.
+    /// Returns the error of a call with a signed token in a cache that does not exist: only a token that would permit
+    /// the call in that cache learns that.
     fn missing_cache_error(
         &mut self,
         token: &Arc<[u8]>,

@@ -423,10 +423,29 @@ fn run_queue(
     ctx: &mut WorkerContext,
     (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
+    ctx.op_begun = ctx.clock.ticks();
+    let has_locks = transaction.key_locks.is_begun();
+    if has_locks {
+        guard.locks_mut().attach(&mut transaction.key_locks);
+    }
+    let ran = run_requests(guard, transaction, session, ctx, (ops, functions));
+    if has_locks {
+        guard.locks_mut().detach(&mut transaction.key_locks);
+    }
+    ran
+}
+
+/// Executes the requests that are left, under the attached key lock set.
+fn run_requests(
+    guard: &mut Guard<'_>,
+    transaction: &mut Transaction,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+    (ops, functions): (&mut usize, &'static CommandFunctions),
+) -> Step {
     let limits = (answers_bytes_max(&ctx.shared.config), transaction.is_single_command && transaction.only_reads);
     let Transaction {
         queue,
-        key_locks,
         out,
         at,
         current,
@@ -442,12 +461,7 @@ fn run_queue(
     } = transaction;
     let from = (!*is_lone).then_some(*ready);
     let checks_rights = !*is_lone && !checks_all_rights_first(session, *has_writes);
-    ctx.op_begun = ctx.clock.ticks();
-    let has_locks = key_locks.is_begun();
-    if has_locks {
-        guard.locks_mut().attach(key_locks);
-    }
-    let ran = loop {
+    loop {
         if *at == queue.len() {
             break Ok(());
         }
@@ -490,11 +504,7 @@ fn run_queue(
             },
             Err(state) => break Err(state),
         }
-    };
-    if has_locks {
-        guard.locks_mut().detach(key_locks);
     }
-    ran
 }
 
 /// Returns true if an error ends the session's transactions: those of gRPC calls, which have no effect if they fail.

@@ -129,8 +129,8 @@ pub(crate) fn flush_refusal(session: &SessionState, shared: &Shared, namespace: 
     Some(refusal.line().as_slice().to_vec())
 }
 
-/// Returns the error line of a call in a cache that does not exist; `None` if the session's user may learn that, because
-/// the user might use a cache of this name.
+/// Returns the error line of a call in a cache that does not exist. Returns `None` if the session's user may learn
+/// that, because the user might use a cache of this name.
 pub(crate) fn cache_refusal(session: &SessionState, shared: &Shared, cache: &[u8]) -> Option<Vec<u8>> {
     let may_use = |user: Arc<User>| user.rights.allows_namespace(NO_NAMESPACE, &String::from_utf8_lossy(cache));
     let is_allowed = current(&session.user, shared).is_some_and(|user| user.is_none_or(may_use));

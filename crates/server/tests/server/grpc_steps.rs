@@ -394,6 +394,82 @@ fn fill(redis: &mut Replies, next: &mut u64) {
     }
 }
 
+/// Returns the messages of calls that add to the collections of the test of a full store, with the names of the calls.
+fn growing_calls() -> [(&'static str, Vec<u8>); 7] {
+    let new: Vec<String> = (0..3000).map(|at| format!("new-{at}-{}", "n".repeat(200))).collect();
+    let all_new = |out: &mut Encoder, number: u32| {
+        for word in &new {
+            out.bytes(number, word.as_bytes());
+        }
+    };
+    [
+        (
+            "SetDifference",
+            prefixed(|out| {
+                out.bytes(1, b"set").message(2, |minuend| all_new(minuend, 1));
+            }),
+        ),
+        (
+            "SetUnion",
+            prefixed(|out| {
+                all_new(out.bytes(1, b"set"), 2);
+                refresh(out, 3);
+            }),
+        ),
+        (
+            "ListErase",
+            prefixed(|out| {
+                out.bytes(1, b"list").message(2, |some| {
+                    some.message(1, |range| {
+                        range.uint(1, 0).uint(2, 1);
+                    });
+                });
+            }),
+        ),
+        (
+            "ListConcatenateBack",
+            prefixed(|out| {
+                all_new(out.bytes(1, b"list"), 2);
+                refresh(out, 3);
+                out.uint(5, 1);
+            }),
+        ),
+        (
+            "DictionarySet",
+            prefixed(|out| {
+                out.bytes(1, b"hash");
+                for word in &new {
+                    out.message(2, |pair| {
+                        pair.bytes(1, word.as_bytes()).bytes(2, b"v");
+                    });
+                }
+                refresh(out, 3);
+            }),
+        ),
+        (
+            "SortedSetPut",
+            prefixed(|out| {
+                out.bytes(1, b"zset");
+                for word in &new {
+                    out.message(2, |pair| {
+                        pair.bytes(1, word.as_bytes()).double(2, 1.0);
+                    });
+                }
+                refresh(out, 3);
+            }),
+        ),
+        (
+            "SortedSetUnionStore",
+            prefixed(|out| {
+                out.bytes(1, b"zset").message(2, |source| {
+                    source.bytes(1, b"zset").one_of_float(2, 1.0);
+                });
+                out.uint(4, TTL_MS);
+            }),
+        ),
+    ]
+}
+
 /// Regression: `SetDifference` and `ListErase` deleted the whole collection if the store had no room for the new one.
 #[test]
 fn refused_calls_in_a_full_store_lose_no_elements() {
@@ -410,70 +486,10 @@ fn refused_calls_in_a_full_store_lose_no_elements() {
         lines.map(|line| redis.text(line)).join(" ") + &redis.text("PTTL zset")
     };
     let before = sizes(redis);
-    let new: Vec<String> = (0..3000).map(|at| format!("new-{at}-{}", "n".repeat(200))).collect();
-    let all_new = |out: &mut Encoder, number: u32| {
-        for word in &new {
-            out.bytes(number, word.as_bytes());
-        }
-    };
-    let calls = [
-        prefixed(|out| {
-            out.bytes(1, b"set").message(2, |minuend| all_new(minuend, 1));
-        }),
-        prefixed(|out| {
-            all_new(out.bytes(1, b"set"), 2);
-            refresh(out, 3);
-        }),
-        prefixed(|out| {
-            out.bytes(1, b"list").message(2, |some| {
-                some.message(1, |range| {
-                    range.uint(1, 0).uint(2, 1);
-                });
-            });
-        }),
-        prefixed(|out| {
-            all_new(out.bytes(1, b"list"), 2);
-            refresh(out, 3);
-            out.uint(5, 1);
-        }),
-        prefixed(|out| {
-            out.bytes(1, b"hash");
-            for word in &new {
-                out.message(2, |pair| {
-                    pair.bytes(1, word.as_bytes()).bytes(2, b"v");
-                });
-            }
-            refresh(out, 3);
-        }),
-        prefixed(|out| {
-            out.bytes(1, b"zset");
-            for word in &new {
-                out.message(2, |pair| {
-                    pair.bytes(1, word.as_bytes()).double(2, 1.0);
-                });
-            }
-            refresh(out, 3);
-        }),
-        prefixed(|out| {
-            out.bytes(1, b"zset").message(2, |source| {
-                source.bytes(1, b"zset").one_of_float(2, 1.0);
-            });
-            out.uint(4, TTL_MS);
-        }),
-    ];
-    let names = [
-        "SetDifference",
-        "SetUnion",
-        "ListErase",
-        "ListConcatenateBack",
-        "DictionarySet",
-        "SortedSetPut",
-        "SortedSetUnionStore",
-    ];
     let (mut next, mut stream) = (0, 1);
-    for (name, message) in names.iter().zip(&calls) {
+    for (name, message) in growing_calls() {
         fill(redis, &mut next);
-        let answer = grpc.answer(stream, &format!("/cache_client.Scs/{name}"), message);
+        let answer = grpc.answer(stream, &format!("/cache_client.Scs/{name}"), &message);
         stream += 2;
         assert_eq!(answer.status, "8", "{name}: {}", answer.text);
         assert_eq!(sizes(redis), before, "{name}: {}", answer.text);
