@@ -81,7 +81,7 @@ const COMMAND: [&[&str]; 19] = [
     &["context", "lookup"],
     &["resp::state::long", "memcache::state"],
     &["memcache", "resp"],
-    &["grpc::graph_errors"],
+    &["grpc::graph_errors", "grpc::item_replies"],
     &["grpc::plan"],
     &["grpc::compression", "grpc::credentials"],
     &["grpc::calls"],

@@ -10,10 +10,12 @@
 //!
 //! Invariant: the commands of a call that has begun are executed to their end, even if the client resets its stream. If
 //! the connection ends, its Redis session completes a transaction that has begun, and nothing else.
-//! The memory of short replies is reserved before a command is executed, so that no change is reported as failed for want
-//! of memory.
+//! The memory of short replies is reserved before a command is executed, so that no change is reported as failed for
+//! want of memory.
 
+use super::calls::common::missing;
 use super::credentials::caller;
+use super::item_replies::{ItemError, ItemReply};
 use super::plan::{CallError, CallPlan, Commands, Flow, Publication, StreamRequest, error_of, no_memory};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
@@ -200,6 +202,9 @@ impl Execution {
         ctx: &mut WorkerContext,
     ) -> Result<Result<(), CallError>, SessionWait> {
         let ended = loop {
+            if self.plan.items.as_mut().is_some_and(ItemReply::advance) {
+                break Err(SessionWait::Yield);
+            }
             let commands = self.preamble.as_ref().unwrap_or(&self.plan.commands);
             let (opening, all) = (commands.opening_bytes, commands.request.len());
             if opening > 0 && self.at == opening && self.has_error() {
@@ -213,6 +218,11 @@ impl Execution {
             self.collect(&mut buffers.out, ctx);
             match progress.state {
                 SessionWait::NeedInput { .. } if is_done && end < all => {}
+                SessionWait::NeedInput { .. }
+                    if is_done && self.plan.items.as_mut().is_some_and(ItemReply::advance) =>
+                {
+                    break Err(SessionWait::Yield);
+                }
                 SessionWait::NeedInput { .. } if is_done => break Ok(Ok(())),
                 SessionWait::OutputFull { want } if want > buffers.out.capacity() => {
                     buffers.extend_out(want);
@@ -234,11 +244,15 @@ impl Execution {
     fn collect(&mut self, out: &mut OutBuffer, ctx: &WorkerContext) {
         if out.unsent() > 0 {
             let unsent = out.take_unsent(&ctx.shared.store);
+            let items = self.plan.items.as_mut().filter(|_| self.preamble.is_none());
             let bytes = self.plan.commands.request.capacity() + self.replies.len() + unsent.len();
-            let bytes = self.plan.held_bytes + bytes as u64;
+            let held = self.plan.held_bytes + items.as_ref().map_or(0, |items| items.held_bytes());
+            let bytes = held + bytes as u64;
             self.is_cut |= bytes > self.grant.bytes() && !self.grant.resize(bytes);
-            if !self.is_cut {
-                self.replies.extend_from_slice(&unsent);
+            match items {
+                _ if self.is_cut => {}
+                Some(items) => items.add(&unsent),
+                None => self.replies.extend_from_slice(&unsent),
             }
         }
         ctx.record_sent(ctx.push.watch.connection, out.ops());
@@ -254,6 +268,16 @@ impl Execution {
     fn next(&mut self) -> Result<Flow, CallError> {
         if self.is_cut {
             return Err(no_memory());
+        }
+        if self.preamble.is_none()
+            && let Some(items) = &mut self.plan.items
+        {
+            return match items.finish() {
+                Ok(Some(messages)) => Ok(Flow::Reply(messages)),
+                Ok(None) => missing(),
+                Err(ItemError::Refused(line)) => Err(error_of(&line)),
+                Err(ItemError::Unexpected) => Err(CallError::unexpected()),
+            };
         }
         let (mut values, mut rest) = (Vec::with_capacity(self.plan.commands.count), &self.replies[..]);
         while !rest.is_empty() {

@@ -22,6 +22,7 @@ mod compression;
 mod credentials;
 mod execution;
 mod graph_errors;
+mod item_replies;
 mod key_watch;
 mod plain;
 mod plan;

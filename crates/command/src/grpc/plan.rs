@@ -16,6 +16,7 @@
 //! leaves no later step, and the first step of a change is the one that may be refused.
 
 use super::graph_errors::graph_error;
+use super::item_replies::{ItemForm, ItemReply};
 use crate::push::topics::TopicPosition;
 use protocol::grpc::protobuf::{DecodeError, Encoder};
 use protocol::grpc::{MessageError, Status, message_prefix};
@@ -341,6 +342,8 @@ pub(super) struct CallPlan {
     pub(super) takes_errors: bool,
     /// The message that the commands publish, if they publish one.
     pub(super) publication: Option<Publication>,
+    /// The reply of the only command, if it is encoded as it arrives.
+    pub(super) items: Option<ItemReply>,
     /// The name of the call's cache, if that does not exist.
     pub(super) missing_cache: Option<Arc<[u8]>>,
 }
@@ -358,6 +361,7 @@ impl CallPlan {
             has_types: false,
             takes_errors: false,
             publication: None,
+            items: None,
             missing_cache: None,
         }
     }
@@ -404,6 +408,12 @@ impl CallPlan {
     /// Creates the plan of a call that executes one command.
     pub(super) fn one(words: &[&[u8]], mut next: impl FnMut(Value<'_>) -> Next + Send + 'static) -> Self {
         Self::new(Commands::one(words), move |replies| next(replies[0]))
+    }
+
+    /// Creates the plan of a call that executes one command, and replies with the items of its array.
+    pub(super) fn items(words: &[&[u8]], form: ItemForm) -> Self {
+        let plan = Self::new(Commands::one(words), |_| Err(CallError::unexpected()));
+        Self { items: Some(ItemReply::new(form)), ..plan }
     }
 
     /// Creates the plan of a call that executes commands in a transaction. `next` gets a reply for each.

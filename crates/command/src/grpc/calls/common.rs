@@ -88,23 +88,8 @@ pub(super) fn length_reply(length: i64) -> Next {
     })
 }
 
-/// Returns the reply with all `items` of a collection (1 found: 1 items, 2 missing). A collection without elements does
-/// not exist.
-pub(super) fn items_reply<'b>(items: impl ExactSizeIterator<Item = Value<'b>>) -> Next {
-    if items.len() == 0 {
-        return missing();
-    }
-    reply(|out| {
-        out.message(1, |found| {
-            items.for_each(|item| {
-                found.item(1, item.text().unwrap_or_default());
-            });
-        });
-    })
-}
-
 /// Returns the reply that the collection does not exist (2 missing).
-pub(super) fn missing() -> Next {
+pub(in crate::grpc) fn missing() -> Next {
     reply(|out| {
         out.message(2, |_| {});
     })

@@ -1,6 +1,7 @@
 //! Calls on dictionaries, which are the hashes of Redis.
 
-use super::common::{self, CollectionTtl, change, done, key, length_reply, missing, read_parts};
+use super::common::{self, CollectionTtl, change, done, key, length_reply, read_parts};
+use crate::grpc::item_replies::ItemForm;
 use crate::grpc::plan::{CallError, CallPlan, Commands, integer, reply};
 use protocol::grpc::protobuf::Message;
 
@@ -14,21 +15,7 @@ pub(super) fn get(message: Message<'_>) -> Result<CallPlan, CallError> {
 
 /// Decodes 1 name. Replies 1 found (1 for each field: 1 field, 2 value) or 2 missing.
 pub(super) fn fetch(message: Message<'_>) -> Result<CallPlan, CallError> {
-    Ok(CallPlan::one(&[b"HGETALL", key(message)?], |all| {
-        let mut words = all.items();
-        if words.len() == 0 {
-            return missing();
-        }
-        reply(|out| {
-            out.message(1, |found| {
-                while let (Some(field), Some(value)) = (words.next(), words.next()) {
-                    found.message(1, |pair| {
-                        pair.bytes(1, field.text().unwrap_or_default()).bytes(2, value.text().unwrap_or_default());
-                    });
-                }
-            });
-        })
-    }))
+    Ok(CallPlan::items(&[b"HGETALL", key(message)?], ItemForm::Pairs))
 }
 
 /// Decodes 1 name, 2 fields (1 field, 2 value), 3 time to live in ms, 4 refresh.

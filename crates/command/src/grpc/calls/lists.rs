@@ -1,9 +1,11 @@
 //! Calls on lists.
 
-use super::common::{CollectionTtl, change, items_reply, key, length_reply, missing};
+use super::common::{CollectionTtl, change, key, length_reply, missing};
+use crate::grpc::item_replies::ItemForm;
 use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, integer, reply};
 use protocol::grpc::protobuf::Message;
 use protocol::resp::client::Value;
+use std::ops::Range;
 
 /// Returns the plan that adds values at an end with `push`, and keeps at most the number of elements in the field 5, at
 /// that end. Decodes 1 name, 3 time to live in ms, 4 refresh, 5 maximum of elements. Replies 1 length.
@@ -120,12 +122,17 @@ pub(super) fn erase(message: Message<'_>) -> Result<CallPlan, CallError> {
         let range = some.part(range)?;
         ranges.push(range.uint(1)..range.uint(1).saturating_add(range.uint(2)));
     }
+    let ranges = joined(ranges);
     let decide = move |replies: &[Value<'_>]| {
         let values = replies[0].items();
         if values.len() == 0 {
             return missing();
         }
-        let is_kept = |at: u64| !ranges.iter().any(|range| range.contains(&at));
+        let mut erased = ranges.iter().peekable();
+        let mut is_kept = |at: u64| {
+            while erased.next_if(|range| range.end <= at).is_some() {}
+            erased.peek().is_none_or(|range| at < range.start)
+        };
         let kept = values.enumerate().filter(|(at, _)| is_kept(*at as u64));
         let kept: Vec<&[u8]> = kept.filter_map(|(_, value)| value.text()).collect();
         // The kept values are appended, and the old ones removed in front, so that the list keeps its time to live.
@@ -144,6 +151,20 @@ pub(super) fn erase(message: Message<'_>) -> Result<CallPlan, CallError> {
     Ok(CallPlan::watched(key(message)?, &probe, decide, |replies| {
         length_found(integer(*replies.last().ok_or_else(CallError::unexpected)?)?)
     }))
+}
+
+/// Returns the same indices in ascending ranges that do not touch one another.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, before| {
+        let touches = next.start <= before.end;
+        if touches {
+            before.end = before.end.max(next.end);
+        }
+        touches
+    });
+    ranges
 }
 
 fn length_found(length: i64) -> Next {
@@ -181,7 +202,7 @@ pub(super) fn fetch(message: Message<'_>) -> Result<CallPlan, CallError> {
     let key = key(message)?;
     // An empty range is that of indices that no list has.
     let (first, last) = range(message).unwrap_or(("1".into(), "0".into()));
-    Ok(CallPlan::one(&[b"LRANGE", key, first.as_bytes(), last.as_bytes()], |values| items_reply(values.items())))
+    Ok(CallPlan::items(&[b"LRANGE", key, first.as_bytes(), last.as_bytes()], ItemForm::Words))
 }
 
 /// Decodes 1 name, 2-5 range, 6 time to live in ms, 7 refresh. Replies 1 found (1 length) or 2 missing.
@@ -202,4 +223,25 @@ pub(super) fn retain(message: Message<'_>) -> Result<CallPlan, CallError> {
 /// Decodes 1 name. Replies 1 found (1 length) or 2 missing.
 pub(super) fn length(message: Message<'_>) -> Result<CallPlan, CallError> {
     Ok(CallPlan::one(&[b"LLEN", key(message)?], |length| length_reply(integer(length)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn joined_ranges_hold_the_same_indices() {
+        type Bounds = &'static [(u64, u64)];
+        let cases: [(Bounds, Bounds); 5] = [
+            (&[], &[]),
+            (&[(3, 3)], &[]),
+            (&[(5, 7), (0, 2)], &[(0, 2), (5, 7)]),
+            (&[(0, 10), (2, 3), (4, 12)], &[(0, 12)]),
+            (&[(2, 4), (0, 2), (9, u64::MAX)], &[(0, 4), (9, u64::MAX)]),
+        ];
+        for (ranges, wanted) in cases {
+            let ranges_of = |bounds: Bounds| bounds.iter().map(|(start, end)| *start..*end).collect::<Vec<_>>();
+            assert_eq!(joined(ranges_of(ranges)), ranges_of(wanted), "{ranges:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Calls on sets.
 
-use super::common::{CollectionTtl, change, done, items_reply, key, length_reply, missing};
+use super::common::{CollectionTtl, change, done, key, length_reply, missing};
+use crate::grpc::item_replies::ItemForm;
 use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, integer, reply};
 use protocol::grpc::protobuf::Message;
 use protocol::resp::client::Value;
@@ -21,7 +22,7 @@ fn check_elements(message: Message<'_>, number: u32) -> Result<(), CallError> {
 
 /// Decodes 1 name. Replies 1 found (1 elements) or 2 missing.
 pub(super) fn fetch(message: Message<'_>) -> Result<CallPlan, CallError> {
-    Ok(CallPlan::one(&[b"SMEMBERS", key(message)?], |elements| items_reply(elements.items())))
+    Ok(CallPlan::items(&[b"SMEMBERS", key(message)?], ItemForm::Words))
 }
 
 /// Decodes 1 name, 2 maximum of elements. Replies 1 found (1 different elements at random) or 2 missing.
@@ -35,7 +36,7 @@ pub(super) fn sample(message: Message<'_>) -> Result<CallPlan, CallError> {
             }),
         }));
     }
-    Ok(CallPlan::one(&[b"SRANDMEMBER", key(message)?, most.as_bytes()], |elements| items_reply(elements.items())))
+    Ok(CallPlan::items(&[b"SRANDMEMBER", key(message)?, most.as_bytes()], ItemForm::Words))
 }
 
 /// Decodes 1 name, 2 elements, 3 time to live in ms, 4 refresh.
@@ -131,5 +132,5 @@ pub(super) fn pop(message: Message<'_>) -> Result<CallPlan, CallError> {
         return Err(CallError::invalid("the number of elements to remove is 0; give at least 1"));
     }
     let count = message.uint(2).min(i64::MAX as u64).to_string();
-    Ok(CallPlan::one(&[b"SPOP", key(message)?, count.as_bytes()], |elements| items_reply(elements.items())))
+    Ok(CallPlan::items(&[b"SPOP", key(message)?, count.as_bytes()], ItemForm::Words))
 }

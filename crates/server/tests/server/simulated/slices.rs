@@ -4,10 +4,12 @@
 use super::half::{ask_beside, bystanders};
 use crate::common;
 use crate::common::redis::request;
+use crate::grpc_client::{DATA, HEADERS, SETTINGS, WINDOW_UPDATE, call, frame, key};
 use crate::sim::World;
-use command::clients::endpoint::Protocol::Resp;
+use command::clients::endpoint::Protocol::{Grpc, Resp};
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
+use protocol::grpc::protobuf::Message;
 
 /// The maximum CPU time of an iteration in an unoptimised build, in ns: about a hundred times the expected time. Work
 /// on all of the names below at once would take far longer.
@@ -342,4 +344,55 @@ fn second_degree_takes_short_slices_while_another_client_has_requests() {
     let (alone, beside) = (iterations_of(false, 100), iterations_of(true, 101));
     assert!(beside > 3 * alone && beside < 6 * alone, "{alone} iterations alone, {beside} beside another client");
     assert_eq!(iterations_of(false, 102), alone, "the other client has no request");
+}
+
+/// Executes a call, and returns its message.
+fn ask_grpc(beside: &mut Beside, path: &str, message: &[u8]) -> Vec<u8> {
+    let client = beside.world.connect(Grpc);
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    // Windows of as many bytes as the reply has.
+    client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0x40, 0, 0, 0]));
+    client.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+    client.send(&call(1, path, message));
+    let (mut got, mut data, mut iterations) = (Vec::new(), Vec::new(), 0);
+    loop {
+        beside.iterations(path);
+        iterations += 2;
+        assert!(iterations < 200_000, "{path}: {} bytes", data.len());
+        got.extend(client.take(usize::MAX));
+        while let Some(head) = got.first_chunk::<9>() {
+            let (len, kind, flags) = (u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize, head[3], head[4]);
+            if got.len() < 9 + len {
+                break;
+            }
+            let payload: Vec<u8> = got.drain(..9 + len).skip(9).collect();
+            match kind {
+                DATA => data.extend(payload),
+                HEADERS if flags & 1 != 0 => return data.split_off(5),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Regression: the reply of a long collection was decoded and encoded in one iteration.
+#[test]
+fn long_collections_are_read_over_grpc_part_by_part() {
+    const WORDS: usize = 400_000;
+    let mut beside = Beside::new(8);
+    let client = beside.client();
+    for from in (0..WORDS).step_by(4000) {
+        let words: Vec<Vec<u8>> = (from..from + 4000).map(|n| format!("word-{n}").into_bytes()).collect();
+        for (command, name) in [(&b"RPUSH"[..], &b"list"[..]), (b"SADD", b"set"), (b"HSET", b"hash")] {
+            let parts = [command, name].into_iter().chain(words.iter().map(Vec::as_slice));
+            beside.ask(&client, &parts.collect::<Vec<_>>());
+        }
+    }
+    for (method, name, wanted) in
+        [("ListFetch", "list", WORDS), ("SetFetch", "set", WORDS), ("DictionaryFetch", "hash", WORDS / 2)]
+    {
+        let message = ask_grpc(&mut beside, &format!("/gannet.v1.Cache/{method}"), &key(name));
+        let found = Message::parse(&message).expect("a message").message(1).expect("a message").expect("found");
+        assert_eq!(found.all(1).count(), wanted, "{method}");
+    }
 }
