@@ -19,6 +19,7 @@
 //! A value has exactly one encoding, the shortest. So equal names have equal bytes.
 
 pub(crate) mod collection;
+pub(crate) mod hash;
 
 use crate::{Damaged, List, Map, Value};
 use std::ops::Range;

@@ -203,7 +203,7 @@ impl<'e> Edit<'e> {
         let now_ms = self.now_ms;
         Ok(match &mut self.tree {
             None => BinsUnderEdit { to: self.to, from: self.body, now_ms },
-            Some(tree) => BinsUnderEdit { to: tree.leaf_mut(crate::hash(name.text), now_ms)?, from: 0, now_ms },
+            Some(tree) => BinsUnderEdit { to: tree.leaf_mut(name.text, now_ms)?, from: 0, now_ms },
         })
     }
 
@@ -218,7 +218,7 @@ impl<'e> Edit<'e> {
     pub fn bin(&self, name: &Name<'_>) -> Result<Option<Bin<'_>>, Damaged> {
         let body = match &self.tree {
             None => &self.to[self.body..],
-            Some(tree) => tree.leaf(crate::hash(name.text))?,
+            Some(tree) => tree.leaf(name.text)?,
         };
         let place = find(body, &self.coded(name, false), self.now_ms)?;
         place.map(|place| place.bin(body, self.set)).transpose()
@@ -381,7 +381,7 @@ impl<'e> Edit<'e> {
         Ok(Some(large))
     }
 
-    /// Appends the fields that follow the entries in the head of a large record: `front` holds the set, the generation
+    /// Appends the fields that follow the salt in the head of a large record: `front` holds the set, the generation
     /// and the revision.
     fn put_front(&mut self, front: &[u8], first_end: u64) {
         let revision_at = self.to.len() + self.head - self.start;

@@ -14,7 +14,8 @@
 //!
 //! Modules: `read` and `edit` read and write a record, and `tree` a record that is too large for one item. `value`,
 //! `collection` and `coding` define values and their encoding. `sets` and `query` define sets of records, their indexes
-//! and queries. `collections` contains the lists, sets, sorted sets and streams of Redis.
+//! and queries. `collections` contains the lists, sets, sorted sets and streams of Redis. `coding::hash` hashes
+//! the names of large values.
 //!
 //! # Example
 //! ```
@@ -45,6 +46,7 @@ mod tree;
 mod value;
 
 pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
+pub use coding::hash::{HASHES, Salt};
 pub use collections::{
     Bound, Collection, EntrySearch, ListEdit, ListEnd, ListValue, Lists, PendingEntry, ScoredHashes, SetEdit,
     SetSearch, SetValue, SortedSetEdit, SortedSetValue, SortedSets, StreamConsumer, StreamEdit, StreamEntry,
@@ -78,17 +80,3 @@ pub const END_MS_MAX: u64 = (1 << 48) - 1;
 
 /// The maximum length of a bin's name in record commands, in bytes. A hash field may be as long as its item.
 pub const BIN_NAME_BYTES_MAX: usize = 63;
-
-/// The number of possible hashes of a name. All hashes are lower.
-pub const HASHES: u64 = 1 << 32;
-
-/// Returns the hash that orders a name. Walks over the bins of a record follow this order.
-pub fn hash(name: &[u8]) -> u32 {
-    (hash64(name) >> 32) as u32
-}
-
-fn hash64(text: &[u8]) -> u64 {
-    // FNV-1a with a final mix. Walks are ordered by the high bits, which FNV-1a alone mixes badly.
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    base::prng::split_mix(text.iter().fold(0xcbf2_9ce4_8422_2325, step))
-}

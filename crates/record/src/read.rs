@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use crate::coding::hash::Salt;
 use crate::coding::{self, Coded, END};
 use crate::sets::{self, InSet, Sets};
 use crate::tree::{Leaves, Source, Tree};
@@ -129,6 +130,13 @@ pub(crate) fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Damaged> {
     }
 }
 
+/// Decodes the set number and the generation at the start of a record in a set. Returns them and the bytes after them.
+pub(crate) fn set_of(bytes: &[u8]) -> Result<(u16, u32, &[u8]), Damaged> {
+    let (set, bytes) = number(bytes)?;
+    let (generation, bytes) = number(bytes)?;
+    Ok((u16::try_from(set).map_err(|_| Damaged)?, generation, bytes))
+}
+
 /// Appends a number in the form that [`number`] reads.
 pub(crate) fn push_number(mut number: u32, to: &mut Vec<u8>) {
     while number > 0x7f {
@@ -173,7 +181,7 @@ impl<'r> Record<'r> {
                 Self::of(kind, rest, sets, source)?.map(|record| record.with(tree)).transpose()
             }
             Kind::InSet => {
-                let (set, generation, bytes) = Self::set_of(bytes)?;
+                let (set, generation, bytes) = set_of(bytes)?;
                 let set = sets.of(set).ok_or(Damaged)?;
                 if set.generation() != generation {
                     return Ok(None);
@@ -195,14 +203,6 @@ impl<'r> Record<'r> {
             tree.first_end = end.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         }
         Ok(Self { body: b"", tree: Some(tree), ..self })
-    }
-
-    /// Decodes the set number and the generation at the start of a record in a set. Returns them and the bytes after
-    /// them.
-    pub(crate) fn set_of(bytes: &[u8]) -> Result<(u16, u32, &[u8]), Damaged> {
-        let (set, bytes) = number(bytes)?;
-        let (generation, bytes) = number(bytes)?;
-        Ok((u16::try_from(set).map_err(|_| Damaged)?, generation, bytes))
     }
 
     /// Reads the head of a record outside any set.
@@ -247,11 +247,16 @@ impl<'r> Record<'r> {
         self.bins_in(now_ms, 0, crate::HASHES)
     }
 
-    /// Returns all bins that are live at `now_ms` and whose names' hashes ([`crate::hash`]) are in `from..to`. It may
+    /// Returns all bins that are live at `now_ms` and whose names' hashes ([`Salt::hash`]) are in `from..to`. It may
     /// also return other live bins that are stored beside them.
     pub fn bins_in(&self, now_ms: u64, from: u32, to: u64) -> Bins<'r> {
         let leaves = self.tree.map(|tree| tree.leaves(from, to));
         Bins { body: self.body, at: 0, now_ms, set: self.set, leaves }
+    }
+
+    /// Returns the key of the hashes of the record's names.
+    pub fn salt(&self) -> Salt {
+        self.tree.map_or(Salt::NONE, |tree| tree.salt())
     }
 
     /// Returns an upper bound in bytes for all bins, as texts or typed values in a reply; `None` if that requires
@@ -277,7 +282,7 @@ impl<'r> Record<'r> {
     pub fn identity(&self) -> (u64, u32, u64) {
         match &self.tree {
             Some(tree) => (tree.object(), self.revision, tree.count),
-            None => (0, self.revision, crate::hash64(self.body)),
+            None => (0, self.revision, crate::coding::hash::unkeyed(self.body)),
         }
     }
 
@@ -313,7 +318,7 @@ impl<'r> Record<'r> {
                 (body, place)
             }
             Some(tree) => {
-                let leaf = tree.leaf(crate::hash(name.text))?;
+                let leaf = tree.leaf(name.text)?;
                 (leaf, find(leaf, &coded, now_ms)?)
             }
         };

@@ -64,7 +64,7 @@ impl Cell {
 
 /// Returns the hash chain of a name.
 fn chain(name: &[u8]) -> usize {
-    crate::hash(name) as usize % CHAINS
+    (crate::coding::hash::unkeyed(name) >> 32) as usize % CHAINS
 }
 
 /// A set of records.

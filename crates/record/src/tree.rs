@@ -1,7 +1,7 @@
 //! Large records: a tree of leaves, ordered by the hashes of the names.
 //!
 //! ```text
-//!   head   object 8 | levels 1 | entries 4 | entry ... | set, generation | revision | bins | first end
+//!   head   object 8 | levels 1 | entries 4 | entry ... | salt 8 | set, generation | revision | bins | first end
 //!   page   entry ...                                     (with two levels)
 //!   entry  from 4, part 8, first end 6                   names with hashes at or above `from`, below the next entry's
 //!   leaf   bin bin ...                                   encoded as in a record
@@ -24,6 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::coding::hash::{SALTED, Salt};
 use crate::read::{BinRange, name_of};
 use crate::sets::InSet;
 use crate::{Damaged, Digits};
@@ -47,7 +48,7 @@ const FLAT_AGAIN_BINS: u64 = 32;
 pub const ENTRY_BYTES: usize = 18;
 /// Length in bytes of a head before its entries, and the maximum length of what follows them unless it names a set.
 const HEAD_BYTES: usize = 13;
-const HEAD_REST_BYTES: usize = 16;
+const HEAD_REST_BYTES: usize = 24;
 /// The first end of a tree in which no bin has an end.
 pub(crate) const NO_END: u64 = u64::MAX;
 /// The encoding of [`NO_END`] in an entry: the latest possible end.
@@ -59,6 +60,9 @@ pub trait Source: std::fmt::Debug {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]>;
     /// Returns a new number, for a part or an object. The source never returns a number twice.
     fn fresh(&self) -> u64;
+    /// Returns the salt for a value that becomes a tree. Clients must not be able to predict it. It should be the same
+    /// whenever a value under the same key becomes a tree, so that cursors remain valid. 0 stands for none.
+    fn salt(&self) -> u64;
 }
 
 /// A source without parts, for callers that read heads only.
@@ -71,6 +75,10 @@ impl Source for NoParts {
     }
 
     fn fresh(&self) -> u64 {
+        0
+    }
+
+    fn salt(&self) -> u64 {
         0
     }
 }
@@ -227,6 +235,7 @@ fn first_end(entries: &[LeafEntry]) -> u64 {
 pub(crate) struct Tree<'r> {
     object: u64,
     levels: u8,
+    salt: Salt,
     root: Entries<'r>,
     pub(crate) count: u64,
     /// No bin ends before this time.
@@ -235,18 +244,24 @@ pub(crate) struct Tree<'r> {
 }
 
 impl<'r> Tree<'r> {
-    /// Reads a head up to the end of its entries, and returns the bytes after them.
+    /// Reads a head up to the end of its entries and its salt, and returns the bytes after them.
     pub(crate) fn open(bytes: &'r [u8], source: &'r dyn Source) -> Result<(Self, &'r [u8]), Damaged> {
         let (fixed, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or(Damaged)?;
         let entries = u32::from_le_bytes(fixed[9..].try_into().expect("four")) as usize;
         let (root, rest) = rest.split_at_checked(entries.checked_mul(ENTRY_BYTES).ok_or(Damaged)?).ok_or(Damaged)?;
-        let levels = fixed[8];
+        let levels = fixed[8] & !SALTED;
         if !matches!(levels, 1 | 2) {
             return Err(Damaged);
         }
+        let (salt, rest) = Salt::read(fixed[8], rest).ok_or(Damaged)?;
         let object = u64::from_le_bytes(fixed[..8].try_into().expect("eight"));
-        let tree = Self { object, levels, root: Entries::of(root, 0)?, count: 0, first_end: NO_END, source };
+        let tree = Self { object, levels, salt, root: Entries::of(root, 0)?, count: 0, first_end: NO_END, source };
         Ok((tree, rest))
+    }
+
+    /// Returns the key of the hashes of the tree's names.
+    pub(crate) fn salt(&self) -> Salt {
+        self.salt
     }
 
     fn page(&self, number: usize) -> Result<Entries<'r>, Damaged> {
@@ -308,8 +323,9 @@ impl<'r> Tree<'r> {
         })
     }
 
-    /// Returns the leaf for names with this hash.
-    pub(crate) fn leaf(&self, hash: u32) -> Result<&'r [u8], Damaged> {
+    /// Returns the leaf for this name.
+    pub(crate) fn leaf(&self, name: &[u8]) -> Result<&'r [u8], Damaged> {
+        let hash = self.salt.hash(name);
         let page = self.page(self.page_of(hash))?;
         self.part(page.at(page.find(hash)).part)
     }
@@ -380,12 +396,12 @@ impl<'r> Iterator for Leaves<'r> {
 }
 
 /// Returns the byte range of each bin of a body, with the hash of the bin's name.
-fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)>, Damaged> {
+fn hashed(body: &[u8], set: Option<InSet<'_>>, salt: Salt) -> Result<Vec<(u32, Range<usize>)>, Damaged> {
     let (mut at, mut bins, mut digits) = (0, Vec::new(), Digits::new());
     while at < body.len() {
         let place = BinRange::at(body, at)?;
         let name = name_of(&body[place.name..place.value], set)?;
-        bins.push((crate::hash(name.text(&mut digits)), place.whole()));
+        bins.push((salt.hash(name.text(&mut digits)), place.whole()));
         at = place.end;
     }
     Ok(bins)
@@ -405,8 +421,14 @@ fn has_name(body: &[u8], name: &[u8]) -> Result<bool, Damaged> {
 }
 
 /// Splits the bins of a body into leaves for the hashes in `range`. `may_end` is false if no bin has an end.
-fn cut(range: Range<u64>, body: &[u8], may_end: bool, set: Option<InSet<'_>>) -> Result<Vec<NewLeaf>, Damaged> {
-    let mut bins = hashed(body, set)?;
+fn cut(
+    range: Range<u64>,
+    body: &[u8],
+    may_end: bool,
+    set: Option<InSet<'_>>,
+    salt: Salt,
+) -> Result<Vec<NewLeaf>, Damaged> {
+    let mut bins = hashed(body, set, salt)?;
     bins.sort_by_key(|(hash, _)| *hash);
     let mut leaves = vec![NewLeaf { from: range.start as u32, bins: Vec::new(), may_end }];
     let mut last = None;
@@ -484,7 +506,7 @@ impl Leaf {
 
 /// The result of an edit of a tree.
 pub(crate) enum Finished {
-    /// The tree remains. The part of the head up to the entries was written.
+    /// The tree remains. The part of the head up to the salt was written.
     Tree { count: u64, first_end: u64 },
     /// A plain record replaces the tree. Contains all bins.
     Flat(Vec<u8>),
@@ -521,9 +543,9 @@ impl<'e> TreeEdit<'e> {
         Ok(((number, page.find(hash)), page))
     }
 
-    /// Returns the leaf that contains `hash`, with the changes of this edit.
-    pub(crate) fn leaf(&self, hash: u32) -> Result<&[u8], Damaged> {
-        let (place, page) = self.place(hash)?;
+    /// Returns the leaf that contains a name, with the changes of this edit.
+    pub(crate) fn leaf(&self, name: &[u8]) -> Result<&[u8], Damaged> {
+        let (place, page) = self.place(self.tree.salt.hash(name))?;
         self.leaf_at(place, page.at(place.1).part)
     }
 
@@ -535,9 +557,9 @@ impl<'e> TreeEdit<'e> {
         }
     }
 
-    /// Returns the leaf that contains `hash`, to be changed. Expired bins are removed from the leaf.
-    pub(crate) fn leaf_mut(&mut self, hash: u32, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
-        let (place, page) = self.place(hash)?;
+    /// Returns the leaf that contains a name, to be changed. Expired bins are removed from the leaf.
+    pub(crate) fn leaf_mut(&mut self, name: &[u8], now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
+        let (place, page) = self.place(self.tree.salt.hash(name))?;
         self.is_stale |= page.is_stale();
         self.leaf_mut_at(place, page.at(place.1), now_ms)
     }
@@ -574,7 +596,7 @@ impl<'e> TreeEdit<'e> {
             return Ok(true);
         }
         for (place, entry) in page.iter().enumerate() {
-            let bins = hashed(self.leaf_at((number, place), entry.part)?, set)?;
+            let bins = hashed(self.leaf_at((number, place), entry.part)?, set, self.tree.salt)?;
             if bins.iter().any(|(hash, _)| self.tree.page_of(*hash) != number || page.find(*hash) != place) {
                 return Ok(true);
             }
@@ -607,7 +629,7 @@ impl<'e> TreeEdit<'e> {
             for (place, entry) in page.iter().enumerate() {
                 gone.insert(entry.part);
                 let leaf = self.leaf_at((number, place), entry.part)?;
-                for (hash, bin) in hashed(leaf, set)? {
+                for (hash, bin) in hashed(leaf, set, self.tree.salt)? {
                     let is_stray = self.tree.page_of(hash) != number || page.find(hash) != place;
                     let bytes = &leaf[bin];
                     let bin = BinRange::at(bytes, 0)?;
@@ -630,7 +652,7 @@ impl<'e> TreeEdit<'e> {
         has_name(self.tree.part(page.at(place.1).part)?, name)
     }
 
-    /// Writes all bins of a disordered tree into new leaves, and the head up to its entries.
+    /// Writes all bins of a disordered tree into new leaves, and the head up to its salt.
     fn rebuild(
         &self,
         set: Option<InSet<'_>>,
@@ -642,7 +664,7 @@ impl<'e> TreeEdit<'e> {
         if bins.len() <= LARGE_BYTES / 4 {
             return Ok(Finished::Flat(bins));
         }
-        let leaves = cut(0..crate::HASHES, &bins, true, set)?.into_iter();
+        let leaves = cut(0..crate::HASHES, &bins, true, set, self.tree.salt)?.into_iter();
         let entries = leaves.map(|leaf| leaf.entry(self.tree.source, parts)).collect::<Result<_, _>>()?;
         let first_end = put_root(self.tree.object, vec![Page::New(0, entries)], &self.tree, parts, to)?;
         Ok(Finished::Tree { count, first_end })
@@ -712,7 +734,7 @@ impl<'e> TreeEdit<'e> {
             }
             if bins.len() > LEAF_BYTES_MAX {
                 let range = from.into()..page.end_of(place, page_end);
-                leaves.extend(cut(range, &bins, may_end, set)?.into_iter().map(Leaf::New));
+                leaves.extend(cut(range, &bins, may_end, set, self.tree.salt)?.into_iter().map(Leaf::New));
             } else {
                 leaves.push(Leaf::New(NewLeaf { from, bins, may_end }));
             }
@@ -761,13 +783,14 @@ impl<'e> TreeEdit<'e> {
             (entry, in_root) = (LeafEntry { from: old.from, part, first_end }, number);
         }
         to.reserve(HEAD_BYTES + tree.root.bytes.len() + HEAD_REST_BYTES);
-        put_head(tree.object, tree.levels, tree.root.len(), to);
+        put_head(tree.object, tree.levels, tree.salt, tree.root.len(), to);
         tree.root.push_with(in_root, entry, to);
+        tree.salt.push(to);
         let ends = tree.first_end.min(entry.first_end) != NO_END;
         Ok(Some(if ends { tree.root.first_end_with(in_root, entry.first_end) } else { NO_END }))
     }
 
-    /// Writes the changed parts, and the head up to its entries.
+    /// Writes the changed parts, and the head up to its salt.
     pub(crate) fn finish(
         mut self,
         set: Option<InSet<'_>>,
@@ -821,14 +844,14 @@ impl<'e> TreeEdit<'e> {
 }
 
 /// Appends the beginning of a head, before its entries.
-fn put_head(object: u64, levels: u8, entries: usize, to: &mut Vec<u8>) {
+fn put_head(object: u64, levels: u8, salt: Salt, entries: usize, to: &mut Vec<u8>) {
     to.extend_from_slice(&object.to_le_bytes());
-    to.push(levels);
+    to.push(levels | salt.bit());
     to.extend_from_slice(&(entries as u32).to_le_bytes());
 }
 
-/// Appends the head of a record's tree to `to`: the object number, the number of levels, and the entries of the root.
-/// New pages below the root are added to `parts`. Returns the earliest expiry of all bins.
+/// Appends the head of a record's tree to `to`, up to its salt: that of `tree`. New pages below the root are added to
+/// `parts`. Returns the earliest expiry of all bins.
 fn put_root(
     object: u64,
     mut pages: Vec<Page>,
@@ -866,14 +889,15 @@ fn put_root(
             (2, entries.collect())
         }
     };
-    put_head(object, levels, root.len(), to);
+    put_head(object, levels, tree.salt, root.len(), to);
     let ends = first_end(&root);
     debug_assert_eq!(root[0].from, 0, "the first entry begins at the lowest hash");
     root.into_iter().for_each(|entry| entry.push(to));
+    tree.salt.push(to);
     Ok(ends)
 }
 
-/// Writes the bins of a plain record into parts, and appends the head of their tree up to its entries.
+/// Writes the bins of a plain record into parts, and appends the head of their tree up to its salt, which is a new one.
 pub(crate) fn grow(
     body: &[u8],
     set: Option<InSet<'_>>,
@@ -881,9 +905,10 @@ pub(crate) fn grow(
     parts: &mut Parts,
     to: &mut Vec<u8>,
 ) -> Result<(), Damaged> {
-    let entries = cut(0..crate::HASHES, body, true, set)?.into_iter().map(|leaf| leaf.entry(source, parts));
+    let salt = Salt::new(source.salt());
+    let entries = cut(0..crate::HASHES, body, true, set, salt)?.into_iter().map(|leaf| leaf.entry(source, parts));
     let pages = vec![Page::New(0, entries.collect::<Result<_, _>>()?)];
-    let none =
-        Tree { object: 0, levels: 1, root: Entries { bytes: &[], from: 0 }, count: 0, first_end: NO_END, source };
+    let root = Entries { bytes: &[], from: 0 };
+    let none = Tree { object: 0, levels: 1, salt, root, count: 0, first_end: NO_END, source };
     put_root(source.fresh(), pages, &none, parts, to).map(drop)
 }

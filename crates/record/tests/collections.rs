@@ -1,6 +1,7 @@
 //! Lists, sets and sorted sets tested against collections of the standard library: random changes of small and large
 //! values, of short and long elements, and the parts that are added and removed.
 
+mod colliding;
 mod stream_model;
 
 use base::prng::Prng;
@@ -15,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 struct Shelf {
     parts: HashMap<u64, Vec<u8>>,
     last: Cell<u64>,
+    /// The salt of trees that grow; 0 for none, as in builds without salts.
+    salt: u64,
     /// The number of reads of parts.
     reads: Cell<usize>,
 }
@@ -29,7 +32,14 @@ impl Source for Shelf {
         self.last.set(self.last.get() + 1);
         self.last.get()
     }
+
+    fn salt(&self) -> u64 {
+        self.salt
+    }
 }
+
+/// The bit in the ninth byte of a head that marks a salt.
+const SALTED: u8 = 0x40;
 
 /// Returns the parts that the entries of a page name.
 fn entries(page: &[u8]) -> Vec<u64> {
@@ -56,11 +66,21 @@ struct Stored {
 }
 
 impl Stored {
+    /// Returns nothing yet, and the salt of a tree that grows.
+    fn salted(salt: u64) -> Self {
+        Self { shelf: Shelf { salt, ..Shelf::default() }, ..Self::default() }
+    }
+
+    /// Returns true if the value is a tree with a salt.
+    fn is_salted(&self) -> bool {
+        self.there.as_ref().is_some_and(|(kind, bytes)| kind.is_large() && bytes[8] & SALTED != 0)
+    }
+
     fn head(&self) -> Option<(u64, u8, &[u8])> {
         let (kind, bytes) = self.there.as_ref()?;
         let object = u64::from_le_bytes(bytes.get(..8)?.try_into().unwrap());
         let root_bytes = u32::from_le_bytes(bytes.get(9..13)?.try_into().unwrap()) as usize;
-        kind.is_large().then(|| (object, bytes[8] & 0x7f, &bytes[13..13 + root_bytes]))
+        kind.is_large().then(|| (object, bytes[8] & !(0x80 | SALTED), &bytes[13..13 + root_bytes]))
     }
 
     /// Adds the parts below a page, whose entries lie `levels` levels above the leaves, to `found`.
@@ -336,7 +356,7 @@ impl TriedSet {
 fn a_set_equals_a_set_of_the_library_after_random_changes() {
     for seed in 0..3 {
         let mut random = Prng::new(seed);
-        let mut set = TriedSet { stored: Stored::default(), model: BTreeSet::new() };
+        let mut set = TriedSet { stored: Stored::salted(seed), model: BTreeSet::new() };
         for round in 0..2000u64 {
             let grows = round / 500 % 2 == 0;
             set.change(|edit, model| {
@@ -444,7 +464,7 @@ impl TriedSortedSet {
 fn a_sorted_set_equals_a_map_and_an_order_after_random_changes() {
     for seed in 0..3 {
         let mut random = Prng::new(seed);
-        let mut set = TriedSortedSet { stored: Stored::default(), model: Scores::default() };
+        let mut set = TriedSortedSet { stored: Stored::salted(seed), model: Scores::default() };
         for round in 0..2000u64 {
             let grows = round / 500 % 2 == 0;
             set.change(|edit, model| {
@@ -472,7 +492,7 @@ fn a_sorted_set_equals_a_map_and_an_order_after_random_changes() {
 fn a_sorted_set_keeps_its_order_if_lower_elements_follow_removed_ones() {
     for seed in 0..4 {
         let mut random = Prng::new(seed);
-        let mut set = TriedSortedSet { stored: Stored::default(), model: Scores::default() };
+        let mut set = TriedSortedSet { stored: Stored::salted(seed % 2), model: Scores::default() };
         for round in 0..100u64 {
             let most = 100 + random.below(400);
             set.change(|edit, model| {
@@ -573,7 +593,7 @@ fn equal_zeros_are_ordered_by_their_texts_and_keep_their_signs() {
 #[test]
 fn damaged_bytes_are_an_error_and_no_panic() {
     let mut random = Prng::new(1);
-    let mut set = TriedSortedSet { stored: Stored::default(), model: Scores::default() };
+    let mut set = TriedSortedSet { stored: Stored::salted(5), model: Scores::default() };
     set.change(|edit, model| {
         for number in 0..3000 {
             edit.set(format!("m{number}").as_bytes(), None, f64::from(number)).unwrap();
@@ -614,4 +634,113 @@ fn damaged_bytes_are_an_error_and_no_panic() {
 
 fn random_index(len: u64) -> u64 {
     len / 3
+}
+
+/// Returns the greatest length of a part.
+fn longest_part(stored: &Stored) -> usize {
+    stored.shelf.parts.values().map(Vec::len).max().unwrap_or(0)
+}
+
+/// Adds texts one by one, and removes them again.
+#[test]
+fn texts_with_one_unkeyed_hash_lie_in_many_leaves_of_a_salted_set() {
+    let texts = colliding::names(2500);
+    // Without a salt, they lie in one leaf, which grows without a limit.
+    for (salt, count) in [(3, 2500), (0, 500)] {
+        let stored = Stored { has_long_keys: salt == 0, ..Stored::salted(salt) };
+        let mut set = TriedSet { stored, model: BTreeSet::new() };
+        for text in &texts[..count] {
+            set.change(|edit, model| assert_eq!(edit.add(&Name::new(text)).unwrap(), model.insert(text.clone())));
+        }
+        assert_eq!(set.stored.is_salted(), salt != 0);
+        assert_eq!(longest_part(&set.stored) <= 1024, salt != 0, "{} bytes", longest_part(&set.stored));
+        assert_eq!(set.walked(), set.model.iter().cloned().collect::<Vec<_>>());
+        for text in &texts[..count] {
+            assert!(set.value().unwrap().contains(&Name::new(text)).unwrap());
+            set.change(|edit, model| assert_eq!(edit.remove(&Name::new(text)).unwrap(), model.remove(text)));
+        }
+        assert!(set.value().is_none() && set.stored.shelf.parts.is_empty());
+    }
+}
+
+/// Adds texts one by one, all with one score or each with its own, and removes them again.
+#[test]
+fn texts_with_one_unkeyed_hash_are_found_among_few_others_in_a_salted_sorted_set() {
+    let texts = colliding::names(1500);
+    for (salt, count, scores) in [(3, 1500, 1), (3, 1500, 1500), (0, 300, 1), (0, 300, 300)] {
+        let stored = Stored { has_long_keys: true, ..Stored::salted(salt) };
+        let mut set = TriedSortedSet { stored, model: Scores::default() };
+        for (at, text) in texts[..count].iter().enumerate() {
+            set.change(|edit, model| model.set(edit, text.clone(), at as i64 % scores));
+        }
+        assert_eq!(set.stored.is_salted(), salt != 0);
+        let value = set.value().unwrap();
+        set.stored.shelf.reads.set(0);
+        for text in &texts[..count] {
+            assert_eq!(value.score(text).unwrap().map(|score| score as i64), set.model.of.get(text).copied());
+        }
+        let reads = set.stored.shelf.reads.get() / count;
+        // Without a salt, a search reads each element of the hash, or there is one leaf for all with this score.
+        assert_eq!(reads < 10, salt != 0 || scores == 1, "{reads} reads of parts for each score");
+        assert_eq!(longest_part(&set.stored) <= 1024, salt != 0 || scores > 1, "{} bytes", longest_part(&set.stored));
+        set.check(&mut Prng::new(1));
+        let next = value.hashes(0, 10).unwrap();
+        assert_eq!(next.found.len(), if salt == 0 { count } else { 10 }, "texts of one hash are not separated");
+        for text in &texts[..count] {
+            let score = set.model.of[text];
+            set.change(|edit, model| model.remove(edit, text, score));
+        }
+        assert!(set.value().is_none() && set.stored.shelf.parts.is_empty());
+    }
+}
+
+/// Sets of both kinds with the same texts.
+struct TriedSets {
+    set: TriedSet,
+    sorted: TriedSortedSet,
+}
+
+impl TriedSets {
+    fn add(&mut self, texts: &[Vec<u8>]) {
+        self.set.change(|edit, model| {
+            texts.iter().for_each(|text| assert_eq!(edit.add(&Name::new(text)).unwrap(), model.insert(text.clone())));
+        });
+        self.sorted.change(|edit, model| texts.iter().for_each(|text| model.set(edit, text.clone(), 5)));
+    }
+
+    fn remove(&mut self, texts: &[Vec<u8>]) {
+        self.set.change(|edit, model| {
+            texts.iter().for_each(|text| assert_eq!(edit.remove(&Name::new(text)).unwrap(), model.remove(text)));
+        });
+        self.sorted.change(|edit, model| texts.iter().for_each(|text| model.remove(edit, text, 5)));
+    }
+
+    /// Checks the contents, and that both are trees with a salt, or that none is.
+    fn check(&self, is_salted: bool) {
+        assert_eq!((self.set.stored.is_salted(), self.sorted.stored.is_salted()), (is_salted, is_salted));
+        assert_eq!(self.set.walked(), self.set.model.iter().cloned().collect::<Vec<_>>());
+        self.sorted.check(&mut Prng::new(1));
+    }
+}
+
+/// A tree of a build without salts.
+#[test]
+fn tree_without_a_salt_stays_without_one_until_it_grows_from_a_plain_value_again() {
+    let texts: Vec<_> = (0..2000).map(|number| format!("text:{number}").into_bytes()).collect();
+    let mut both = TriedSets {
+        set: TriedSet { stored: Stored::salted(0), model: BTreeSet::new() },
+        sorted: TriedSortedSet { stored: Stored::salted(0), model: Scores::default() },
+    };
+    texts[..1000].chunks(300).for_each(|some| both.add(some));
+    // From here on, the build has salts.
+    (both.set.stored.shelf.salt, both.sorted.stored.shelf.salt) = (7, 7);
+    texts[1000..].chunks(300).for_each(|some| both.add(some));
+    both.check(false);
+    for _ in 0..2 {
+        texts[10..].chunks(300).for_each(|some| both.remove(some));
+        texts[1..10].chunks(1).for_each(|some| both.remove(some));
+        both.check(false);
+        texts[1..].chunks(300).for_each(|some| both.add(some));
+        both.check(true);
+    }
 }

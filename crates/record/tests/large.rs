@@ -1,9 +1,11 @@
-//! Large records tested against a map: every kind of change, in trees of one and two levels, and the parts that are
-//! added and removed.
+//! Large records tested against a map: every kind of change, in trees of one and two levels, with and without a salt,
+//! and the parts that are added and removed.
+
+mod colliding;
 
 use base::prng::Prng;
 use gannet_record::{
-    Damaged, Digits, ENTRY_BYTES, Edit, HASHES, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value, hash,
+    Damaged, Digits, ENTRY_BYTES, Edit, HASHES, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,6 +14,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 struct Shelf {
     parts: HashMap<u64, Vec<u8>>,
     last: Cell<u64>,
+    /// The salt of trees that grow.
+    salt: u64,
     /// The number of reads of parts.
     looks: Cell<usize>,
 }
@@ -26,7 +30,18 @@ impl Source for Shelf {
         self.last.set(self.last.get() + 1);
         self.last.get()
     }
+
+    fn salt(&self) -> u64 {
+        self.salt
+    }
 }
+
+/// The salt of trees unless a test needs another.
+const SALT: u64 = 0x5a17_0000_0000_0001;
+/// The salt with which trees grow as in builds without salts.
+const NO_SALT: u64 = 0;
+/// The bit in the ninth byte of a head that marks a salt.
+const SALTED: u8 = 0x40;
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
@@ -42,7 +57,11 @@ struct Tried {
 
 impl Tried {
     fn new(in_set: bool) -> Self {
-        let (shelf, model) = (Shelf::default(), Model::new());
+        Self::salted(in_set, SALT)
+    }
+
+    fn salted(in_set: bool, salt: u64) -> Self {
+        let (shelf, model) = (Shelf { salt, ..Shelf::default() }, Model::new());
         Self { sets: Sets::new(), in_set, shelf, there: None, model, now_ms: 1_700_000_000_000 }
     }
 
@@ -64,6 +83,12 @@ impl Tried {
         let kind = edit.finish_with(&self.shelf, &mut parts).unwrap();
         self.model = model;
         self.put(kind, next, parts);
+    }
+
+    /// Returns the number of levels of a large record.
+    fn levels(&self) -> Option<u8> {
+        let (_, head) = self.there.as_ref().filter(|(kind, _)| kind.is_large())?;
+        Some(head[8] & !SALTED)
     }
 
     fn object(&self) -> Option<[u8; 8]> {
@@ -108,12 +133,12 @@ impl Tried {
     /// the entries ascend from the bound of their page. Also checks that each bin lies in the leaf for its hash, and
     /// the number of bins.
     fn check_parts(&self) {
-        let Some((Kind::Large | Kind::LargeInSet, bytes)) = &self.there else {
+        let Some((Kind::Large | Kind::LargeInSet, _)) = &self.there else {
             assert!(self.shelf.parts.is_empty());
             return;
         };
         let root = self.entries_of_root();
-        let pages = if bytes[8] == 2 { root.clone() } else { Vec::new() };
+        let pages = if self.levels() == Some(2) { root.clone() } else { Vec::new() };
         let (mut leaves, mut named) = (Vec::new(), HashSet::new());
         for (from, page, end) in &pages {
             let page_bytes = &self.shelf.parts[page];
@@ -127,7 +152,7 @@ impl Tried {
             assert_eq!(entries[0].0, *from, "the first entry of a page begins where the page begins");
             leaves.extend(entries);
         }
-        if bytes[8] == 1 {
+        if self.levels() == Some(1) {
             leaves = root;
         }
         assert_eq!(leaves[0].0, 0, "the first leaf begins at the lowest hash");
@@ -163,8 +188,8 @@ impl Tried {
             bytes[..2].copy_from_slice(&[set.set().number() as u8, set.set().generation() as u8]);
         }
         bytes.extend_from_slice(leaf);
-        let record = Record::of(kind, &bytes, &self.sets, &NoParts).unwrap().unwrap();
-        record.bins(0).map(|bin| hash(bin.unwrap().name.text(&mut Digits::new()))).collect()
+        let (record, tree) = (Record::of(kind, &bytes, &self.sets, &NoParts).unwrap().unwrap(), self.record().unwrap());
+        record.bins(0).map(|bin| tree.salt().hash(bin.unwrap().name.text(&mut Digits::new()))).collect()
     }
 
     fn check(&self) {
@@ -242,7 +267,8 @@ fn a_large_record_equals_a_map_whatever_is_done_to_it() {
     let (mut large, mut shrunk, mut ended, mut swept) = (0, 0, 0, 0);
     for seed in 0..60 {
         println!("seed {seed}");
-        let (mut prng, mut tried) = (Prng::new(seed), Tried::new(seed % 2 == 1));
+        let salt = if seed % 4 < 2 { SALT + seed } else { NO_SALT };
+        let (mut prng, mut tried) = (Prng::new(seed), Tried::salted(seed % 2 == 1, salt));
         let names = [60, 300, 2000][seed as usize % 3];
         for step in 0..300 {
             tried.now_ms += prng.below(300);
@@ -338,8 +364,7 @@ fn ends_of_other_leaves_and_the_first_end_of_a_leaf_outlive_changes_of_one_field
             edit.set_all(names.iter().map(|name| (&name[..], &b"value"[..]))).unwrap();
             model.extend(names.into_iter().map(|name| (name, (b"value".to_vec(), None))));
         });
-        let level = tried.there.as_ref().unwrap().1[8];
-        assert_eq!(level, if fields == 1_000 { 1 } else { 2 });
+        assert_eq!(tried.levels(), Some(if fields == 1_000 { 1 } else { 2 }));
         for (step, number) in [7, 500, 999].into_iter().enumerate() {
             // The end is the only change of the edit, and the leaf had no end before, or a later one.
             tried.change(|edit, model| {
@@ -376,7 +401,7 @@ fn large_record_has_two_levels_and_field_update_writes_at_most_3_parts() {
     });
     tried.check();
     let (_, head) = tried.there.as_ref().unwrap();
-    assert!(head[8] == 2 && head.len() < 1000, "{} levels, {} bytes", head[8], head.len());
+    assert!(tried.levels() == Some(2) && head.len() < 1000, "{:?} levels, {} bytes", tried.levels(), head.len());
     let payload: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
     let parts: usize = tried.shelf.parts.values().map(Vec::len).sum();
     println!("{} parts of {parts} bytes for {payload} of names and values", tried.shelf.parts.len());
@@ -400,7 +425,7 @@ fn large_record_has_two_levels_and_field_update_writes_at_most_3_parts() {
         for bin in record.bins_in(tried.now_ms, from as u32, to) {
             let name = bin.unwrap().name.text(&mut Digits::new()).to_vec();
             looked += 1;
-            if (from..to).contains(&hash(&name).into()) {
+            if (from..to).contains(&record.salt().hash(&name).into()) {
                 assert!(told.insert(name), "told twice");
             }
         }
@@ -466,11 +491,22 @@ enum Rest {
     Any,
 }
 
-/// Returns names in the order of their hashes.
-fn names_by_hash(names: usize) -> Vec<Vec<u8>> {
+/// Returns names in the order of their hashes in a tree with this salt.
+fn names_by_hash(names: usize, salt: u64) -> Vec<Vec<u8>> {
     let mut all: Vec<_> = (0..names).map(|number| format!("user:{number}").into_bytes()).collect();
-    all.sort_by_key(|name| hash(name));
+    let tree = grown(salt);
+    all.sort_by_key(|name| tree.record().unwrap().salt().hash(name));
     all
+}
+
+/// Returns a large record with this salt.
+fn grown(salt: u64) -> Tried {
+    let mut tried = Tried::salted(false, salt);
+    for number in 0..20 {
+        set_bin(&mut tried, format!("first:{number}").as_bytes(), 330, b'v');
+    }
+    assert_eq!(tried.levels(), Some(1));
+    tried
 }
 
 fn set_bin(tried: &mut Tried, name: &[u8], bytes: usize, mark: u8) {
@@ -488,8 +524,9 @@ fn tree_that_is_drained_in_any_order_and_filled_again_loses_no_bin() {
     let (mut two_levels, mut pages_dropped, mut first_dropped) = (0, 0, 0);
     for seed in 0..6u64 {
         println!("seed {seed}");
-        let (mut prng, mut tried) = (Prng::new(seed), Tried::new(seed % 4 == 3));
-        let names = names_by_hash(if seed % 3 == 0 { 1300 } else { 900 });
+        let salt = if seed % 2 == 0 { SALT } else { NO_SALT };
+        let (mut prng, mut tried) = (Prng::new(seed), Tried::salted(seed % 4 == 3, salt));
+        let names = names_by_hash(if seed % 3 == 0 { 1300 } else { 900 }, salt);
         let chunk_bins = [1, 1, 40][seed as usize % 3];
         let mut order = names.clone();
         for cycle in 0..3u64 {
@@ -504,7 +541,7 @@ fn tree_that_is_drained_in_any_order_and_filled_again_loses_no_bin() {
                     }
                 });
             }
-            two_levels += usize::from(tried.there.as_ref().unwrap().1[8] == 2);
+            two_levels += usize::from(tried.levels() == Some(2));
             tried.check();
             let few = 20 + prng.below(60) as usize;
             let rest = [Rest::Last, Rest::First, Rest::Middle, Rest::Any][(seed + cycle) as usize % 4];
@@ -549,13 +586,11 @@ fn prng_shuffle(prng: &mut Prng, names: &mut [Vec<u8>]) {
 impl Tried {
     /// Returns the number of pages, and the part of the first one.
     fn first_page(&self) -> (usize, u64) {
-        match &self.there {
-            Some((Kind::Large | Kind::LargeInSet, bytes)) if bytes[8] == 2 => {
-                let root = self.entries_of_root();
-                (root.len(), root[0].1)
-            }
-            _ => (1, 0),
+        if self.levels() != Some(2) {
+            return (1, 0);
         }
+        let root = self.entries_of_root();
+        (root.len(), root[0].1)
     }
 
     /// Returns the part of the first page, whose first entry is changed to begin above 0: an earlier version left it so
@@ -573,9 +608,9 @@ impl Tried {
 /// An earlier version left the first entry of the first page above 0. No bin is lost yet.
 #[test]
 fn first_page_with_a_high_bound_is_read_with_the_right_one_and_mended_by_a_change() {
-    let names = names_by_hash(900);
+    let names = names_by_hash(900, NO_SALT);
     for changed in [0, 3, 100] {
-        let mut tried = Tried::new(false);
+        let mut tried = Tried::salted(false, NO_SALT);
         names.iter().for_each(|name| set_bin(&mut tried, name, 330, b'a'));
         tried.make_first_page_stale();
         tried.check();
@@ -591,9 +626,9 @@ fn first_page_with_a_high_bound_is_read_with_the_right_one_and_mended_by_a_chang
 /// has copies of the first one's bins, and bins that only it has.
 #[test]
 fn first_page_with_bins_in_wrong_leaves_is_mended_by_the_next_change_in_it() {
-    let names = names_by_hash(900);
+    let names = names_by_hash(900, NO_SALT);
     for order in [false, true] {
-        let mut tried = Tried::new(false);
+        let mut tried = Tried::salted(false, NO_SALT);
         names.iter().for_each(|name| set_bin(&mut tried, name, 330, b'a'));
         let first = tried.make_first_page_stale();
         let page = tried.shelf.parts[&first].clone();
@@ -602,8 +637,10 @@ fn first_page_with_bins_in_wrong_leaves_is_mended_by_the_next_change_in_it() {
         let (from, to) = (all[high].0, all[high + 1].0);
         // The first leaf's bins replace those of the other one; a bin is added to them, and one is missing.
         let mut wrong = tried.shelf.parts[&all[0].1].clone();
-        let added =
-            (0..).map(|number| format!("new:{number}").into_bytes()).find(|name| hash(name) < all[1].0).unwrap();
+        let hash = |name: &[u8]| tried.record().unwrap().salt().hash(name);
+        let mut new = (0..).map(|number| format!("new:{number}").into_bytes());
+        let added = new.find(|name| hash(name) < all[1].0).unwrap();
+        let stays: HashSet<_> = names.iter().filter(|name| !(from..to).contains(&hash(name))).cloned().collect();
         let mut plain = Vec::new();
         let mut edit = Edit::of(None, 0, &mut plain).unwrap();
         edit.set(&Name::new(&added), &Value::Text(b"value"), false).unwrap();
@@ -627,7 +664,7 @@ fn first_page_with_bins_in_wrong_leaves_is_mended_by_the_next_change_in_it() {
         }
         assert!(steps > 300, "{steps}");
         tried.model.insert(added.clone(), (b"value".to_vec(), None));
-        tried.model.retain(|name, _| name == &added || !(from..to).contains(&hash(name)));
+        tried.model.retain(|name, _| name == &added || stays.contains(name));
         tried.change(|edit, model| {
             assert_eq!(edit.remove(&Name::new(&names[0])), Ok(true));
             model.remove(&names[0]);
@@ -644,4 +681,113 @@ fn first_page_with_bins_in_wrong_leaves_is_mended_by_the_next_change_in_it() {
         }
         assert!(tried.there.is_none() && tried.shelf.parts.is_empty());
     }
+}
+
+/// Returns the greatest length of a part.
+fn longest_part(tried: &Tried) -> usize {
+    tried.shelf.parts.values().map(Vec::len).max().unwrap_or(0)
+}
+
+#[test]
+fn names_with_one_unkeyed_hash_lie_in_many_leaves_of_a_salted_tree() {
+    let names = colliding::names(3000);
+    for in_set in [false, true] {
+        let mut tried = Tried::new(in_set);
+        names.iter().for_each(|name| set_bin(&mut tried, name, 4, b'v'));
+        let record = tried.record().unwrap();
+        let hashes: HashSet<u32> = names.iter().map(|name| record.salt().hash(name)).collect();
+        assert!(hashes.len() > 2990, "{} hashes", hashes.len());
+        assert!(longest_part(&tried) <= 256 * ENTRY_BYTES && tried.shelf.parts.len() > 60);
+        tried.check();
+        names.iter().for_each(|name| tried.find(name));
+    }
+}
+
+/// A tree without a salt has all of these in one leaf, which nothing divides.
+#[test]
+fn leaf_with_more_names_of_one_hash_than_it_may_have_is_read_changed_and_emptied() {
+    let (names, others) = (colliding::names(400), names_by_hash(200, NO_SALT));
+    let mut tried = Tried::salted(false, NO_SALT);
+    for (at, name) in names.iter().enumerate() {
+        set_bin(&mut tried, name, 4, b'v');
+        set_bin(&mut tried, &others[at % others.len()], 4, b'a' + (at % 20) as u8);
+    }
+    assert!(longest_part(&tried) > 400 * 20 && tried.shelf.parts.len() > 2, "{} bytes", longest_part(&tried));
+    tried.check();
+    for name in &names {
+        tried.find(name);
+        set_bin(&mut tried, name, 5, b'w');
+    }
+    let (record, mut at, mut steps) = (tried.record().unwrap(), 0, 0);
+    while at < HASHES {
+        (at, steps) = (record.step_end(at as u32).unwrap(), steps + 1);
+    }
+    assert!(steps > 2, "{steps} steps");
+    for name in &names {
+        tried.change(|edit, model| {
+            assert_eq!(edit.remove(&Name::new(name)), Ok(true));
+            model.remove(name);
+        });
+    }
+    tried.check();
+}
+
+#[test]
+fn tree_without_a_salt_keeps_its_order_until_it_grows_from_a_plain_record_again() {
+    let mut tried = grown(NO_SALT);
+    let is_salted = |tried: &Tried| tried.there.as_ref().unwrap().1[8] & SALTED != 0;
+    let hash = tried.record().unwrap().salt().hash(b"name");
+    // From here on, the build has salts.
+    tried.shelf.salt = SALT;
+    for number in 0..900 {
+        set_bin(&mut tried, format!("more:{number}").as_bytes(), 330, b'v');
+    }
+    assert_eq!((tried.levels(), is_salted(&tried)), (Some(2), false));
+    tried.check();
+    let drain = |tried: &mut Tried| {
+        for name in tried.model.keys().skip(2).cloned().collect::<Vec<_>>() {
+            tried.change(|edit, model| {
+                assert_eq!(edit.remove(&Name::new(&name)), Ok(true));
+                model.remove(&name);
+            });
+        }
+        assert_eq!(tried.levels(), None);
+        tried.check();
+    };
+    assert_eq!(tried.record().unwrap().salt().hash(b"name"), hash);
+    drain(&mut tried);
+    for _ in 0..2 {
+        for number in 0..40 {
+            set_bin(&mut tried, format!("more:{number}").as_bytes(), 330, b'w');
+        }
+        assert!(is_salted(&tried));
+        assert_ne!(tried.record().unwrap().salt().hash(b"name"), hash);
+        tried.check();
+        let salted = tried.record().unwrap().salt().hash(b"name");
+        drain(&mut tried);
+        set_bin(&mut tried, b"long", 5000, b'x');
+        assert_eq!(tried.record().unwrap().salt().hash(b"name"), salted, "the same salt orders the names again");
+        tried.change(|edit, model| {
+            edit.clear();
+            model.clear();
+        });
+        set_bin(&mut tried, b"a", 1, b'x');
+    }
+}
+
+#[test]
+fn head_whose_salt_is_cut_or_zero_is_damaged() {
+    let tried = grown(SALT);
+    let (kind, good) = tried.there.clone().unwrap();
+    let salt_at = 13 + ENTRY_BYTES * tried.entries_of_root().len();
+    assert_eq!(good[salt_at..salt_at + 8], SALT.to_le_bytes());
+    let open = |bytes: &[u8]| Record::of(kind, bytes, &tried.sets, &tried.shelf).map(|_| ());
+    assert_eq!(open(&good), Ok(()));
+    assert_eq!((salt_at..salt_at + 8).filter_map(|len| open(&good[..len]).ok()).count(), 0);
+    let mut zero = good.clone();
+    zero[salt_at..salt_at + 8].fill(0);
+    assert_eq!(open(&zero), Err(Damaged));
+    let mut other = good.clone();
+    other[8] |= 0x20;
+    assert_eq!(open(&other), Err(Damaged), "a bit of later builds");
 }

@@ -193,7 +193,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hpexpiretime", "as `HEXPIRE`"),
     ("hpttl", "as `HEXPIRE`"),
     ("hrandfield", "several distinct fields are returned in the hash's order"),
-    ("hscan", "fields of hashes with more than 128 fields are returned in the order of their names' hash values"),
+    ("hscan", "fields of large hashes are returned in the order of their names' hash values"),
     ("hsetex", "as `HEXPIRE`, with `NX` and `XX` of Valkey 9.1"),
     ("httl", "as `HEXPIRE`"),
     (

@@ -116,6 +116,10 @@ impl Source for KeyParts<'_> {
     fn fresh(&self) -> u64 {
         self.guard.parts().part_number()
     }
+
+    fn salt(&self) -> u64 {
+        self.guard.parts().salt(&self.key)
+    }
 }
 
 /// The time in ms for which a command that has begun to replace a value waits for room in the store.

@@ -3,17 +3,22 @@
 
 use super::counted::{Codec, CountedEdit, CountedTree, Elements, Finished, FoundLeaf, Nodes, finish};
 use crate::coding;
+use crate::coding::hash::Salt;
 use crate::{Damaged, Digits, Kind, Name, Parts, Source, Value};
 
 /// The elements of a set are values, end to end.
 #[derive(Clone, Copy, Debug)]
-struct ByHash;
+struct ByHash {
+    salt: Salt,
+}
 
-/// Returns the hash of an encoded element.
-fn hash_of(element: &[u8]) -> Result<u32, Damaged> {
-    match coding::value(element)?.0 {
-        Value::Text(text) => Ok(crate::hash(text)),
-        value => Ok(crate::hash(value.text(&mut Digits::new()))),
+impl ByHash {
+    /// Returns the hash of an encoded element.
+    fn hash_of(&self, element: &[u8]) -> Result<u32, Damaged> {
+        match coding::value(element)?.0 {
+            Value::Text(text) => Ok(self.salt.hash(text)),
+            value => Ok(self.salt.hash(value.text(&mut Digits::new()))),
+        }
     }
 }
 
@@ -23,16 +28,16 @@ impl Codec for ByHash {
     }
 
     fn separator(&self, _: u8, before: &[u8], after: &[u8], to: &mut Vec<u8>) -> Result<bool, Damaged> {
-        let hash = hash_of(after)?;
+        let hash = self.hash_of(after)?;
         to.extend_from_slice(&hash.to_be_bytes());
-        Ok(hash_of(before)? != hash)
+        Ok(self.hash_of(before)? != hash)
     }
 
     fn arrange(&self, _: u8, body: Vec<u8>) -> Result<Vec<u8>, Damaged> {
         let (mut elements, mut at) = (Vec::new(), 0);
         while at < body.len() {
             let end = at + coding::len_at(&body, at)?;
-            elements.push((hash_of(body.get(at..end).ok_or(Damaged)?)?, at..end));
+            elements.push((self.hash_of(body.get(at..end).ok_or(Damaged)?)?, at..end));
             at = end;
         }
         elements.sort_by_key(|(hash, _)| *hash);
@@ -51,7 +56,7 @@ fn key(hash: u32) -> [u8; 5] {
 /// Returns the leaf in which an element is or would be.
 fn leaf_of<'n>(nodes: &'n impl Nodes, name: &Name<'_>) -> Result<FoundLeaf<'n>, Damaged> {
     // Without levels, the only leaf is the root, and no hash is needed.
-    let hash = if nodes.root().1 == 0 { 0 } else { crate::hash(name.text) };
+    let hash = if nodes.root().1 == 0 { 0 } else { nodes.salt().hash(name.text) };
     nodes.leaf_of_key(&key(hash))
 }
 
@@ -97,7 +102,8 @@ impl<'r> SetValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<Value<'_>, Damaged>> + Clone, Damaged> {
-        Ok(Elements::from(&self.0, ByHash, index)?.map(|element| Ok(coding::value(element?.bytes)?.0)))
+        Ok(Elements::from(&self.0, ByHash { salt: self.0.salt() }, index)?
+            .map(|element| Ok(coding::value(element?.bytes)?.0)))
     }
 
     /// Returns the elements of one leaf, the one with the lowest hashes that are not below `hash`, and the lowest hash
@@ -256,8 +262,9 @@ impl<'e> SetEdit<'e> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn finish(self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<Kind>, Damaged> {
-        Ok(match finish(self.0, &ByHash, parts, to)? {
+    pub fn finish(mut self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<Kind>, Damaged> {
+        let codec = ByHash { salt: self.0.salt_to_finish() };
+        Ok(match finish(self.0, &codec, parts, to)? {
             Finished::Empty => None,
             Finished::Plain => Some(Kind::Set),
             Finished::Tree => Some(Kind::LargeSet),

@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::counted::{Codec, CountedEdit, CountedTree, Elements, ElementsBack, Finished, FoundLeaf, Nodes, finish};
+use crate::coding::hash::Salt;
 use crate::coding::{self, Coded};
 use crate::{Damaged, Digits, Kind, Parts, Source, Value};
 
@@ -57,7 +58,9 @@ fn with_text<T>(bytes: &[u8], look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage
 
 /// The encoding of the elements.
 #[derive(Clone, Copy, Debug)]
-struct ByScore;
+struct ByScore {
+    salt: Salt,
+}
 
 impl Codec for ByScore {
     fn len(&self, section: u8, bytes: &[u8]) -> Result<usize, Damaged> {
@@ -92,7 +95,10 @@ impl Codec for ByScore {
         while at < body.len() {
             let end = at + self.len(ORDER, &body[at..])?;
             let element = body.get(at..end).ok_or(Damaged)?;
-            hashes.push(hash_element(with_text(&element[SCORE_BYTES..], crate::hash)?, code_at(element)?));
+            hashes.push(hash_element(
+                with_text(&element[SCORE_BYTES..], |text| self.salt.hash(text))?,
+                code_at(element)?,
+            ));
             at = end;
         }
         hashes.sort_unstable();
@@ -220,7 +226,7 @@ trait Searches: Nodes + Sized {
             let found = coding::find(leaf, SCORE_BYTES, &coded)?;
             return found.map(|range| code_at(&leaf[range])).transpose();
         }
-        let hash = crate::hash(text);
+        let hash = self.salt().hash(text);
         let mut cursor = self.seek_key(&hash_key(hash, 0))?;
         loop {
             let (elements, _) = cursor.leaf.as_chunks::<HASH_BYTES>();
@@ -318,6 +324,11 @@ impl<'r> SortedSetValue<'r> {
         Ok(leaf.before + place.before)
     }
 
+    /// Returns the key of the hashes of the texts, by which a large sorted set has an index.
+    pub fn salt(&self) -> Salt {
+        self.0.salt()
+    }
+
     /// Returns true if the sorted set has an index of the hashes of its texts.
     pub fn is_large(&self) -> bool {
         self.0.root().1 > 0
@@ -366,7 +377,8 @@ impl<'r> SortedSetValue<'r> {
     /// [`Damaged`].
     pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<(f64, Value<'_>), Damaged>> + Clone, Damaged> {
         let left = self.len().saturating_sub(index);
-        let elements = Elements::from(&self.0, ByScore, index.min(self.len().saturating_sub(1)))?;
+        let elements =
+            Elements::from(&self.0, ByScore { salt: self.0.salt() }, index.min(self.len().saturating_sub(1)))?;
         Ok(elements.take(left as usize).map(|element| scored(element?.bytes)))
     }
 
@@ -379,7 +391,7 @@ impl<'r> SortedSetValue<'r> {
         index: u64,
     ) -> Result<impl Iterator<Item = Result<(f64, Value<'_>), Damaged>> + Clone, Damaged> {
         let index = index.min(self.len().saturating_sub(1));
-        Ok(ElementsBack::from(&self.0, ByScore, index)?.map(|element| scored(element?.bytes)))
+        Ok(ElementsBack::from(&self.0, ByScore { salt: self.0.salt() }, index)?.map(|element| scored(element?.bytes)))
     }
 }
 
@@ -466,7 +478,7 @@ impl<'e> SortedSetEdit<'e> {
         if self.0.root().1 == 0 {
             return Ok(());
         }
-        let hash = crate::hash(text);
+        let hash = self.0.salt().hash(text);
         let element = hash_element(hash, code);
         let FoundLeaf { bytes: leaf, path, .. } = self.0.leaf_of_key(&hash_key(hash, code))?;
         let (elements, rest) = leaf.as_chunks::<HASH_BYTES>();
@@ -492,8 +504,9 @@ impl<'e> SortedSetEdit<'e> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn finish(self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<Kind>, Damaged> {
-        Ok(match finish(self.0, &ByScore, parts, to)? {
+    pub fn finish(mut self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<Kind>, Damaged> {
+        let codec = ByScore { salt: self.0.salt_to_finish() };
+        Ok(match finish(self.0, &codec, parts, to)? {
             Finished::Empty => None,
             Finished::Plain => Some(Kind::SortedSet),
             Finished::Tree => Some(Kind::LargeSortedSet),

@@ -51,7 +51,7 @@ impl IndexType {
                 let mut first = [0; 8];
                 let len = text.len().min(8);
                 first[..len].copy_from_slice(&text[..len]);
-                Some((u64::from_be_bytes(first), crate::hash64(text)))
+                Some((u64::from_be_bytes(first), crate::coding::hash::unkeyed(text)))
             }
             _ => None,
         }

@@ -1,6 +1,9 @@
 //! Reads of a record, applied to arbitrary bytes. Shared by tests and the fuzz target.
 
-use gannet_record::{Damaged, Digits, Edit, Filter, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value};
+use gannet_record::{
+    Damaged, Digits, Edit, Filter, InSet, Kind, Name, NoParts, Parts, Record, SetEdit, SetValue, Sets, SortedSetEdit,
+    SortedSetValue, Source, Value,
+};
 
 /// Reads and changes a record of any bytes; nothing may panic. Returns whether the bytes are a record outside any set.
 pub fn walk(bytes: &[u8]) -> bool {
@@ -23,6 +26,7 @@ pub fn walk(bytes: &[u8]) -> bool {
     if let Ok(Some(record)) = Record::of(Kind::Large, bytes, &sets, &echo) {
         change_large(&record, &echo);
     }
+    change_collections(bytes, &echo);
     // Reads the bytes as a filter. A valid filter is applied to a record.
     let filter = Filter::read(bytes);
     let Ok(record) = Record::open(bytes) else { return false };
@@ -45,6 +49,10 @@ impl Source for Echo<'_> {
     fn fresh(&self) -> u64 {
         7
     }
+
+    fn salt(&self) -> u64 {
+        9
+    }
 }
 
 fn change_large(record: &Record<'_>, source: &dyn Source) {
@@ -58,6 +66,21 @@ fn change_large(record: &Record<'_>, source: &dyn Source) {
         edit.finish_with(source, &mut parts)
     });
     let _ = Edit::swept(record, 5, 3, &mut Vec::new()).and_then(|edit| edit.finish_with(source, &mut parts));
+}
+
+/// Reads the bytes as the heads of a large set and a large sorted set, and changes them.
+fn change_collections(bytes: &[u8], source: &dyn Source) {
+    let (mut to, mut parts, name) = (Vec::new(), Parts::default(), Name::new(b"new"));
+    if let Ok(set) = SetValue::open(Kind::LargeSet, bytes, source) {
+        let _ = (set.contains(&name), set.step(1 << 31));
+        let mut edit = SetEdit::of(Some(&set), source);
+        let _ = edit.add(&name).and_then(|_| edit.finish(&mut parts, &mut to));
+    }
+    if let Ok(set) = SortedSetValue::open(Kind::LargeSortedSet, bytes, source) {
+        let _ = (set.score(b"new"), set.hashes(1 << 31, 5));
+        let mut edit = SortedSetEdit::of(Some(&set), source);
+        let _ = edit.set(b"new", None, 1.0).and_then(|()| edit.finish(&mut parts, &mut to));
+    }
 }
 
 fn ask(record: &Record<'_>, kind: Kind, bytes: &[u8], sets: &Sets) -> bool {

@@ -88,6 +88,8 @@ pub(crate) struct Hasher {
 
 /// A number hashed with hidden keys, so that their hashes differ from those of clients' keys.
 const PIECE_DOMAIN: u64 = 0x7069_6563_6500_0000;
+/// A number hashed with keys for their salts, which differ from all hashes that clients may learn.
+const SALT_DOMAIN: u64 = 0x0073_616c_7400_0000;
 
 impl Hasher {
     pub(crate) fn new(seed: u64) -> Self {
@@ -106,6 +108,12 @@ impl Hasher {
         let seed = self.seed.wrapping_add(PIECE_DOMAIN | u64::from(namespace) << 56);
         Key { bytes, hash: Hash(xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)), namespace, piece: true }
     }
+
+    /// Returns the salt of a key, which is not 0.
+    pub(crate) fn salt(&self, key: &Key<'_>) -> u64 {
+        let seed = self.seed.wrapping_add(SALT_DOMAIN | u64::from(key.namespace) << 56);
+        xxhash_rust::xxh3::xxh3_64_with_seed(key.bytes, seed).max(1)
+    }
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -113,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hash_differs_by_namespace_piece_and_seed() {
+    fn hash_and_salt_differ_by_namespace_piece_and_seed() {
         let (a, b) = (Hasher::new(1), Hasher::new(2));
         let hashes = [
             a.key(Namespace(0), b"key").hash,
@@ -121,6 +129,10 @@ mod tests {
             a.piece(0, b"key").hash,
             a.piece(1, b"key").hash,
             b.key(Namespace(0), b"key").hash,
+            Hash(a.salt(&a.key(Namespace(0), b"key"))),
+            Hash(a.salt(&a.key(Namespace(1), b"key"))),
+            Hash(a.salt(&a.key(Namespace(0), b"other"))),
+            Hash(b.salt(&b.key(Namespace(0), b"key"))),
         ];
         for i in 0..hashes.len() {
             for j in 0..i {

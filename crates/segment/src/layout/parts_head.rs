@@ -10,6 +10,8 @@ pub const KIND_IN_PARTS: u8 = 0x80;
 pub const ENTRY_BYTES: usize = 18;
 /// The bit in a head's number of levels that is set if its entries have keys of different lengths.
 const KEYED: u8 = 0x80;
+/// The bit in a head's number of levels that is set if the caller has stored a salt after the entries.
+const SALTED: u8 = 0x40;
 /// The size of an entry without its key, in bytes.
 const KEYED_ENTRY_BYTES: usize = 16;
 /// The size of a head's fixed fields in bytes: type, object, levels, and number of entries or bytes.
@@ -91,7 +93,7 @@ impl<'b> PartsHead<'b> {
             0 => (EntryForm::Fixed, size.checked_mul(ENTRY_BYTES)?),
             _ => (EntryForm::Keyed, size),
         };
-        let (levels, root) = (fixed[9] & !KEYED, rest.get(..bytes)?);
+        let (levels, root) = (fixed[9] & !(KEYED | SALTED), rest.get(..bytes)?);
         (fixed[0] & KIND_IN_PARTS != 0).then(|| Self { object: word(&fixed[1..]), levels, form, root })
     }
 

@@ -21,6 +21,7 @@
 //!   So a rename changes only the head and the anchor ([`crate::Renames::share`]).
 //! - A part that is too long for one item is stored in fragments. All but the last have the same length
 //!   ([`fragment_bytes`]), so that a shorter one ends the part.
+//! - Bit 6 of the levels is set if the bytes of the caller behind the entries begin with a salt ([`PartReads::salt`]).
 //! - A part lives as long as its head. When a part's segment is evicted, reads of the head count as reads of the part
 //!   ([`judged`]); the anchor leads to the head. If a part is evicted, the head and all other parts are
 //!   removed. Parts have no expiry of their own.
@@ -275,6 +276,12 @@ impl<'g> PartReads<'g, '_> {
     /// Assigns a number to a new part or a new object, and returns it.
     pub fn part_number(self) -> u64 {
         self.guard.store.persistent.objects.fetch_add(1, Relaxed)
+    }
+
+    /// Returns the salt of a key: a number other than 0 that clients cannot predict, by which a caller may hash names
+    /// that clients choose. It is the same for the life of the store, and of its memory file.
+    pub fn salt(self, key: &Key<'_>) -> u64 {
+        self.guard.store.hasher.salt(key)
     }
 
     /// Returns true if [`PartReads::part`] did not find a part in this guard since the last call.

@@ -302,6 +302,10 @@ impl Source for KeyParts<'_> {
     fn fresh(&self) -> u64 {
         unreachable!("nothing is written")
     }
+
+    fn salt(&self) -> u64 {
+        unreachable!("nothing is written")
+    }
 }
 
 /// Returns a bin's name as text.

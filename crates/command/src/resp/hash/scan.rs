@@ -1,8 +1,9 @@
 //! Scans over the fields of a hash, and random selection of fields.
 //!
-//! A scan visits the fields in the order of the hashes of their names, and a cursor is a position in that order. A
-//! field that exists during a whole scan is returned exactly once, even if other fields are stored or deleted during
-//! the scan.
+//! A scan visits the fields of a large hash in the order of the hashes of their names, and a cursor is a position in
+//! that order. A field that exists during a whole scan is returned exactly once, even if other fields are stored or
+//! deleted during the scan. A hash that is stored as one item has no such order: each call returns all its fields, as
+//! in Redis. So a scan of a hash that becomes small may return fields twice, but misses none.
 
 use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -23,9 +24,9 @@ use protocol::number::Decimal;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
-use record::{Bin, Digits, HASHES};
+use record::{Bin, Digits, HASHES, Record};
 
-/// The maximum number of fields of a hash that one `HSCAN` returns completely, even if `COUNT` is lower.
+/// The maximum number of fields of a large hash that one `HSCAN` returns completely, even if `COUNT` is lower.
 const WHOLE_MAX: usize = 128;
 /// The default of `COUNT`, in fields.
 const COUNT: i64 = 10;
@@ -60,20 +61,12 @@ impl<'c> Scan<'c> {
         Ok(scan)
     }
 
-    /// Returns the end of the range of hashes that one step covers. The range begins at `from`. The record must be
-    /// stored as one item. `fields` is the approximate number of its fields.
-    fn to(&self, from: u64, fields: usize) -> u64 {
-        if fields <= WHOLE_MAX {
-            return HASHES;
-        }
-        let step = (HASHES / fields as u64).saturating_mul(self.count.unsigned_abs()).max(1);
-        from.saturating_add(step).min(HASHES)
-    }
-
-    fn takes(&self, bin: &Bin<'_>, hashes: std::ops::Range<u64>) -> bool {
+    /// Returns true if a step over a range of hashes of the record returns this bin.
+    fn takes(&self, record: &Record<'_>, bin: &Bin<'_>, hashes: std::ops::Range<u64>) -> bool {
         let mut digits = Digits::new();
         let name = bin.name.text(&mut digits);
-        hashes.contains(&u64::from(record::hash(name))) && self.pattern.is_none_or(|pattern| matches(pattern, name))
+        let is_within = !record.is_large() || hashes.contains(&record.salt().hash(name).into());
+        is_within && self.pattern.is_none_or(|pattern| matches(pattern, name))
     }
 
     /// Returns the cursor for the reply, which is 0 at the end of the scan.
@@ -199,12 +192,12 @@ fn scan_step(
     let fields = record.count_at_most(view.now_ms)?;
     // A short hash is returned completely, even if `COUNT` is lower.
     walk.has_wrapped = fields <= WHOLE_MAX;
-    let to = if record.is_large() { record.step_end(from as u32)? } else { scan.to(from, fields) };
+    let to = record.step_end(from as u32)?;
     let (mut looked, mut bytes) = (0, Vec::new());
     for bin in record.bins_in(view.now_ms, from as u32, to) {
         let bin = bin?;
         looked += 1;
-        if scan.takes(&bin, from..to) {
+        if scan.takes(&record, &bin, from..to) {
             walk.keys += 1;
             bytes.clear();
             put_text(&mut bytes, &bin.name);
@@ -426,7 +419,7 @@ fn draw_one(
             return Ok((to, None));
         }
         let bin = &bins[prng.below(bins.len() as u64) as usize];
-        let name = base::prng::split_mix(hash_of(bin));
+        let name = base::prng::split_mix(record.salt().hash64(bin.name.text(&mut Digits::new())));
         if distinct && met.contains(&name) {
             return Ok((to, Some(None)));
         }
@@ -455,13 +448,6 @@ fn draw_one(
     }
     // Gives up after so many consecutive parts without fields that they must have been all parts.
     Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16) && walk.repeats < REPEATS_MAX)
-}
-
-/// Returns a 64-bit hash of a field's name. Two names of one record have the same hash only very rarely.
-fn hash_of(bin: &Bin<'_>) -> u64 {
-    let mut digits = Digits::new();
-    let name = bin.name.text(&mut digits);
-    name.iter().fold(u64::from(record::hash(name)) << 8, |hash, byte| base::prng::split_mix(hash ^ u64::from(*byte)))
 }
 
 /// The maximum number of random fields, which may repeat, that one visit draws.

@@ -1,8 +1,9 @@
 //! Scans over a sorted set, and random selection of elements.
 //!
 //! A cursor is a position in the order of the hashes of the elements, so an element that stays in the sorted set during
-//! a whole scan is returned, whatever its score becomes. The index of hashes has the score of an element but not its
-//! text, which is found among the elements with that score:
+//! a whole scan is returned, whatever its score becomes. A sorted set that is stored as one item has no such order:
+//! each call returns all its elements, so a scan of one set that becomes small may return elements twice. The index of
+//! hashes has the score of an element but not its text, which is found among the elements with that score:
 //!
 //! ```text
 //!   hashes from the cursor on ──> (score, hash) ... sorted by score ──> elements with each score, whose hash is wanted
@@ -119,7 +120,7 @@ fn scan_plain(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>) -> Result<bo
             let (score, value) = element?;
             let mut digits = Digits::new();
             let text = value.text(&mut digits);
-            if u64::from(record::hash(text)) >= scan.cursor && scan.takes(text) {
+            if scan.cursor < HASHES && scan.takes(text) {
                 put_element(&mut found, &value, score, shape);
                 count += 1;
             }
@@ -237,7 +238,7 @@ fn find(
         }
         let mut digits = Digits::new();
         let text = value.text(&mut digits);
-        let hash = record::hash(text);
+        let hash = set.salt().hash(text);
         if wanted[..tied].binary_search_by_key(&hash, hash_of).is_ok() {
             met += 1;
             match put(of, &value, text) {

@@ -1,10 +1,10 @@
 //! Changes of a tree before they are written.
 
-use super::Codec;
 use super::finish::Direction;
 use super::node::{Entry, add_count, push, set_part};
 use super::root::Root;
 use super::seek::{CountedTree, Nodes};
+use super::{Codec, Salt};
 use crate::tree::LARGE_BYTES;
 use crate::{Damaged, Source};
 
@@ -19,6 +19,7 @@ pub(super) const CHANGED: u64 = 1 << 63;
 pub(crate) struct CountedEdit<'e> {
     pub(super) object: u64,
     pub(super) levels: usize,
+    pub(super) salt: Salt,
     pub(super) root: Root<'e>,
     pub(super) count: u64,
     pub(super) changed: Vec<ChangedNode>,
@@ -40,10 +41,10 @@ pub(super) struct ChangedNode {
 impl<'e> CountedEdit<'e> {
     /// Begins a change of a stored collection, or a new collection.
     pub(crate) fn of(old: Option<&CountedTree<'e>>, source: &'e dyn Source) -> Self {
-        let none = CountedTree { object: 0, levels: 0, root: &[], count: 0, source };
-        let CountedTree { object, levels, root, count, source } = *old.unwrap_or(&none);
+        let none = CountedTree { object: 0, levels: 0, salt: Salt::NONE, root: &[], count: 0, source };
+        let CountedTree { object, levels, salt, root, count, source } = *old.unwrap_or(&none);
         let (changed, gone, gone_trees) = (Vec::new(), Vec::new(), Vec::new());
-        Self { object, levels, root: Root::of(root), count, changed, gone, gone_trees, source }
+        Self { object, levels, salt, root: Root::of(root), count, changed, gone, gone_trees, source }
     }
 
     /// Replaces a range of the bytes of a leaf by `with`, and adds `elements` to the number of its elements. `path`
@@ -74,6 +75,15 @@ impl<'e> CountedEdit<'e> {
     /// Returns true if the tree has no levels and remains a plain value, or becomes empty.
     pub(crate) fn is_plain(&self) -> bool {
         self.levels == 0 && self.root.len() <= LARGE_BYTES
+    }
+
+    /// Returns the key of the hashes of the tree's elements. A plain value that is about to become a tree gets a salt:
+    /// the caller adds no further elements.
+    pub(crate) fn salt_to_finish(&mut self) -> Salt {
+        if self.levels == 0 && !self.is_plain() {
+            self.salt = Salt::new(self.source.salt());
+        }
+        self.salt
     }
 
     /// Returns the bytes of a leaf, of which the caller may overwrite some. `path` leads to the leaf, as for
@@ -243,6 +253,10 @@ impl Nodes for CountedEdit<'_> {
 
     fn count(&self) -> u64 {
         self.count
+    }
+
+    fn salt(&self) -> Salt {
+        self.salt
     }
 }
 

@@ -319,9 +319,10 @@ impl Writing<'_, '_> {
         self.parts.gone.append(&mut self.edit.gone);
         self.parts.gone_trees.append(&mut self.edit.gone_trees);
         to.extend_from_slice(&self.edit.object.to_le_bytes());
-        to.push(COUNTED | self.edit.levels as u8);
+        to.push(COUNTED | self.edit.salt.bit() | self.edit.levels as u8);
         to.extend_from_slice(&(root.len() as u32).to_le_bytes());
         to.extend_from_slice(&root);
+        self.edit.salt.push(to);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! each entry.
 //!
 //! ```text
-//!   head    object 8 | levels 1 | bytes of the root 4 | entry ...
+//!   head    object 8 | levels 1 | bytes of the root 4 | entry ... | salt 8
 //!   page    entry ...                                      (with two levels and more)
 //!   entry   part 8 | elements 6 | length of the key 2 | key     the elements with keys at or above `key`, below the
 //!                                                               key of the next entry
@@ -17,6 +17,7 @@
 //!   entries have no bytes after the section, since a list has positions only.
 //! - A type may store its elements several times, in different orders: each order is a section. A leaf has elements
 //!   of one section. The sections follow each other in the order of their numbers.
+//! - The salt keys the hashes in the keys of sets and sorted sets ([`Salt`]). Others have none.
 //! - The key of a page's entry is the key of the page's first entry, when the page was written.
 //! - A key that lies below the key of its leaf's entry may exist in that leaf: its former leaf became empty. A search
 //!   finds it, because it takes the last entry whose key is not greater, or the first entry, and goes on to the next
@@ -42,6 +43,7 @@ pub(super) use seek::{CountedTree, FoundLeaf, Nodes};
 pub(super) use walk::{Element, Elements, ElementsBack};
 
 use crate::Damaged;
+use crate::coding::hash::Salt;
 use std::ops::Range;
 
 /// Maximum length in bytes of a leaf that its type can divide.

@@ -3,7 +3,8 @@
 use arrayvec::ArrayVec;
 
 use super::node::{Entry, EntryStart, prefix, prefix_at, total};
-use super::{COUNTED, LEVELS_MAX};
+use super::{COUNTED, LEVELS_MAX, Salt};
+use crate::coding::hash::SALTED;
 use crate::{Damaged, Source};
 
 /// The nodes of a tree: of a stored one ([`CountedTree`]) or of one under change ([`super::CountedEdit`]).
@@ -65,6 +66,9 @@ pub(crate) trait Nodes {
 
     /// Returns the number of elements of all sections.
     fn count(&self) -> u64;
+
+    /// Returns the key of the hashes of the tree's elements.
+    fn salt(&self) -> Salt;
 }
 
 /// Returns the offset of the entry of a page that leads to a key, and the number of elements before the entry in the
@@ -139,6 +143,7 @@ impl<'n> FoundLeaf<'n> {
 pub(crate) struct CountedTree<'r> {
     pub(super) object: u64,
     pub(super) levels: usize,
+    pub(super) salt: Salt,
     pub(super) root: &'r [u8],
     pub(super) count: u64,
     pub(super) source: &'r dyn Source,
@@ -149,21 +154,23 @@ impl<'r> CountedTree<'r> {
     pub(crate) fn open(is_large: bool, bytes: &'r [u8], source: &'r dyn Source) -> Result<Self, Damaged> {
         if !is_large {
             let (count, root) = crate::read::number(bytes)?;
-            return Ok(Self { object: 0, levels: 0, root, count: count.into(), source });
+            return Ok(Self { object: 0, levels: 0, salt: Salt::NONE, root, count: count.into(), source });
         }
-        let (fixed, root) = bytes.split_first_chunk::<13>().ok_or(Damaged)?;
+        let (fixed, rest) = bytes.split_first_chunk::<13>().ok_or(Damaged)?;
         let object = u64::from_le_bytes(*fixed.first_chunk().expect("eight bytes"));
-        let levels = usize::from(fixed[8] & !COUNTED);
+        let levels = usize::from(fixed[8] & !COUNTED & !SALTED);
         let root_bytes = u32::from_le_bytes(*fixed.last_chunk().expect("four bytes")) as usize;
-        if fixed[8] & COUNTED == 0 || !(1..=LEVELS_MAX).contains(&levels) || root.len() != root_bytes {
+        let (root, rest) = rest.split_at_checked(root_bytes).ok_or(Damaged)?;
+        let (salt, rest) = Salt::read(fixed[8], rest).ok_or(Damaged)?;
+        if fixed[8] & COUNTED == 0 || !(1..=LEVELS_MAX).contains(&levels) || !rest.is_empty() {
             return Err(Damaged);
         }
-        Ok(Self { object, levels, root, count: total(root)?, source })
+        Ok(Self { object, levels, salt, root, count: total(root)?, source })
     }
 
     /// Returns a value that differs whenever the tree differs: a change gives the root other parts.
     pub(crate) fn identity(&self) -> (u64, u64) {
-        (self.object, crate::hash64(self.root))
+        (self.object, crate::coding::hash::unkeyed(self.root))
     }
 }
 
@@ -178,6 +185,10 @@ impl Nodes for CountedTree<'_> {
 
     fn count(&self) -> u64 {
         self.count
+    }
+
+    fn salt(&self) -> Salt {
+        self.salt
     }
 }
 
