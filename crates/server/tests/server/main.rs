@@ -55,6 +55,7 @@ mod long_admission;
 mod memcache_names;
 mod memcache_rights;
 mod memcache_table;
+mod name_collisions;
 mod namespaces;
 mod one_key;
 mod prefix_rules;
