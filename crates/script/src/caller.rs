@@ -5,9 +5,12 @@ use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
 use crate::failure;
 use corosensei::Yielder;
-use mlua::Lua;
+use mlua::{Lua, String as LuaString};
 use std::cell::Cell;
 use std::rc::Rc;
+use ticks::Ticks;
+
+mod ticks;
 
 /// The amount of work of Rust functions between two ticks, in units of about 10 ns.
 const WORK_A_TICK: usize = 4_000;
@@ -28,9 +31,8 @@ pub(crate) struct Caller<'y> {
     /// The input that ends the script, once it was received.
     ended: Cell<Option<Input>>,
     work: Cell<usize>,
-    /// True if the script could not be suspended, because it had used up its stack. It must then end, because it would
-    /// hold up other clients.
-    pub(crate) is_stuck: Rc<Cell<bool>>,
+    /// The hook, which suspends the script.
+    pub(crate) ticks: Rc<Ticks>,
     /// The state of the random number generator. As in Redis, it continues from script to script.
     pub(crate) random: Cell<u64>,
 }
@@ -42,14 +44,14 @@ impl<'y> Caller<'y> {
             exchange,
             ended: Cell::new(None),
             work: Cell::new(0),
-            is_stuck: Rc::default(),
+            ticks: Rc::default(),
             random: Cell::new(FIRST_STATE),
         }
     }
 
     /// Suspends with `event` until the caller gives a script or stops the machine.
     pub(crate) fn idle(&self, event: MachineEvent) -> Input {
-        self.is_stuck.set(false);
+        self.ticks.is_stuck.set(false);
         match self.ended.take() {
             Some(Input::Stop) => Input::Stop,
             _ => self.yielder.suspend(event),
@@ -67,6 +69,9 @@ impl<'y> Caller<'y> {
             self.work.set(0);
         }
         let input = self.yielder.suspend(event);
+        if event == MachineEvent::ShortTick {
+            self.ticks.ticked(input == Input::ContinueLonger);
+        }
         if matches!(input, Input::Kill | Input::Stop) {
             self.ended.set(Some(input));
         }
@@ -76,7 +81,7 @@ impl<'y> Caller<'y> {
     /// Returns an error if the script must end.
     pub(crate) fn check_alive(&self) -> mlua::Result<()> {
         match self.ended.get() {
-            None if self.is_stuck.get() => Err(failure::reply("ERR stack overflow")),
+            None if self.ticks.is_stuck.get() => Err(failure::reply("ERR stack overflow")),
             None => Ok(()),
             Some(_) => Err(failure::reply("ERR Script killed by user with SCRIPT KILL.")),
         }
@@ -89,6 +94,16 @@ impl<'y> Caller<'y> {
     pub(crate) fn work(&self, units: usize) -> mlua::Result<()> {
         self.work.set(self.work.get() + units);
         if self.work.get() < WORK_A_TICK { Ok(()) } else { self.suspend(MachineEvent::Tick) }
+    }
+
+    /// Creates a string that may be long.
+    ///
+    /// # Errors
+    /// If the heap is full.
+    pub(crate) fn long_string(&self, lua: &Lua, text: &[u8]) -> mlua::Result<LuaString> {
+        let string = lua.create_string(text)?;
+        self.ticks.created(lua, text.len())?;
+        Ok(string)
     }
 
     /// Returns the first place of a byte in a text. The search can be interrupted.

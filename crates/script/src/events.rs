@@ -11,8 +11,10 @@ pub enum Input {
     Load,
     /// The reply to the called command is in place.
     Reply,
-    /// Continue after [`MachineEvent::Tick`].
+    /// Continue after [`MachineEvent::Tick`] or [`MachineEvent::ShortTick`].
     Continue,
+    /// Continue after [`MachineEvent::ShortTick`], which came so soon that the next one may take more instructions.
+    ContinueLonger,
     /// End the script with an error.
     Kill,
     /// End the script, and the machine.
@@ -31,6 +33,8 @@ pub enum MachineEvent {
     Rights,
     /// The script has executed some thousand instructions.
     Tick,
+    /// The script has executed fewer instructions, whose strings may be long.
+    ShortTick,
     /// The script has ended; its result is in place.
     Done,
 }

@@ -5,7 +5,8 @@
 //!     Machine::step(Run) ───────────────────────> compile, execute ...
 //!     execute the command <────── MachineEvent::Call ─── redis.call(...)
 //!     Machine::step(Reply) ─────────────────────> ... continues with the reply
-//!     serve other clients <────── MachineEvent::Tick ─── after some thousand instructions
+//!     serve other clients <────── MachineEvent::Tick ─── after some thousand instructions,
+//!                                                                        or fewer if strings may be long
 //!     Machine::step(Continue) ──────────────────> ...
 //!     send the reply      <────── MachineEvent::Done ─── the script's result, as a RESP reply
 //! ```

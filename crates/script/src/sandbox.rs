@@ -49,10 +49,12 @@ const BASE: &[&str] = &[
 /// As in Redis, an error of the reader of `load` passes through the handler of errors that is in force. That requires a
 /// call of Lua's own function by code in Lua.
 const WRAPPERS: &str = r"
-local pcall, xpcall, resume, sort, caught, exposed, load, loadstring, refuse, work = ...
+local pcall, xpcall, resume, sort, caught, exposed, load, loadstring, refuse, work, may_be_long = ...
 local type, select, byte, sub = type, select, string.byte, string.sub
 -- The number of bytes that are compiled between two chances to suspend the script, and the work that this takes.
 local PIECE, PIECE_WORK = 1024, 1500
+-- The numbers of elements from which a list is compared by `less`: a long list, and one of strings that may be long.
+local LONG_LIST, LIST = 500, 8
 local function settle(ok, ...)
   if ok then return true, ... end
   return false, caught(...)
@@ -74,6 +76,25 @@ local function compiled(is_refused, f, message)
   if f then return f end
   return nil, exposed(message)
 end
+-- Returns a reader of the pieces that `next_piece` returns. It divides long ones.
+local function divided(next_piece)
+  local text, at, passed = nil, 1, 0
+  return function()
+    if not text or at > #text then
+      text, at = next_piece(), 1
+      if type(text) == 'number' then text = text .. '' end
+      if text == nil then return nil end
+    end
+    passed = passed + PIECE
+    if #text < PIECE then passed = passed - PIECE + #text end
+    if passed >= PIECE then
+      passed = 0
+      work(PIECE_WORK)
+    end
+    at = at + PIECE
+    return sub(text, at - PIECE, at - 1)
+  end
+end
 return function(...) return settle(pcall(...)) end,
   function(f, handler)
     return settle_exposed(xpcall(f, function(raised) return handler(exposed(raised)) end))
@@ -83,7 +104,9 @@ return function(...) return settle(pcall(...)) end,
     return settle_exposed(resume(...))
   end,
   function(list, comparison)
-    if comparison == nil and type(list) == 'table' and #list > 500 then comparison = less end
+    if comparison == nil and type(list) == 'table' and #list > LIST and (#list > LONG_LIST or may_be_long()) then
+      comparison = less
+    end
     return sort(list, comparison)
   end,
   function(...)
@@ -93,7 +116,7 @@ return function(...) return settle(pcall(...)) end,
     end
     if name ~= nil then check_text('load', 2, 2, name) end
     local has_begun, is_refused = false, false
-    local f, message = load(function()
+    local f, message = load(divided(function()
       local piece = reader()
       if piece ~= nil and not is_text(piece) then refuse(nil, 0, 'reader function must return a string') end
       if piece and piece ~= '' and not has_begun then
@@ -101,7 +124,7 @@ return function(...) return settle(pcall(...)) end,
         if is_refused then return nil end
       end
       return piece
-    end, name)
+    end), name)
     return compiled(is_refused, f, message)
   end,
   function(...)
@@ -111,13 +134,13 @@ return function(...) return settle(pcall(...)) end,
     local is_refused = byte(text) == 27
     if is_refused then return compiled(true) end
     if type(text) == 'number' or #text <= PIECE then return compiled(false, loadstring(text, name)) end
-    local at = 1
+    local piece = text
     local function next_piece()
-      work(PIECE_WORK)
-      at = at + PIECE
-      return sub(text, at - PIECE, at - 1)
+      local whole = piece
+      piece = nil
+      return whole
     end
-    return compiled(false, load(next_piece, name or text))
+    return compiled(false, load(divided(next_piece), name or text))
   end
 ";
 
@@ -161,7 +184,7 @@ pub(crate) fn create<'scope, 'env>(
     replace_collecting(scope, caller, &globals)?;
     library::add(lua, scope, caller, &globals)?;
     let protector = Protector::new(lua)?;
-    library::tables::add(lua, &native, &globals, protector.is_read_only(lua)?)?;
+    library::tables::add(lua, scope, caller, (&native, &globals), protector.is_read_only(lua)?)?;
     let redis_running = globals.raw_get::<Table>("redis")?;
     let redis_loading = library::functions::create(lua, scope, caller, &redis_running)?;
     redis_loading.set_metatable(Some(refusing_unknown(lua)?))?;
@@ -353,6 +376,7 @@ fn replace_catching<'scope, 'env>(
         Err::<(), _>(plain(place_in_script(lua) + &text))
     })?;
     let work = scope.create_function(move |_, units: usize| caller.work(units))?;
+    let may_be_long = scope.create_function(move |_, ()| Ok(caller.ticks.may_be_long()))?;
     let natives = (
         native.raw_get::<Value>("pcall")?,
         native.raw_get::<Value>("xpcall")?,
@@ -364,6 +388,7 @@ fn replace_catching<'scope, 'env>(
         native.raw_get::<Value>("loadstring")?,
         refuse,
         work,
+        may_be_long,
     );
     let wrappers = lua
         .load(WRAPPERS)

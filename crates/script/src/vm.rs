@@ -5,7 +5,7 @@ use crate::caller::{Caller, beyond_limit};
 use crate::catching::{described, error_table, put_error, text_of};
 use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
-use crate::failure::{Running, failure_in, only_line};
+use crate::failure::{Running, only_line};
 use crate::library::functions::LOADING;
 use crate::results::{Names, put_result};
 use crate::sandbox;
@@ -13,11 +13,8 @@ use crate::script::Script;
 use corosensei::Yielder;
 use mlua::{BString, ChunkMode, Either, Function, Lua, LuaOptions, StdLib, Table, Value};
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
-/// The number of Lua instructions between two ticks.
-const INSTRUCTIONS_A_TICK: u32 = 5_000;
 /// The number of compiled scripts that a machine retains.
 const COMPILED_MAX: usize = 1_024;
 /// The size of a heap above which a machine collects garbage before it takes the next script, in bytes.
@@ -38,8 +35,6 @@ const WRAPPERS_SOURCE: &str = "=redis";
 const REPLACED: &str = "=(tail call)";
 /// The source that Lua reports for code in C.
 const C_CODE: &str = "=[C]";
-/// The name under which the Lua registry stores the function that suspends the script.
-const TICK: &str = "gannet.tick";
 
 /// Runs scripts until the machine is stopped.
 pub(crate) fn serve(yielder: &Yielder<Input, MachineEvent>, first: Input, exchange: &SharedExchange) {
@@ -52,15 +47,11 @@ pub(crate) fn serve(yielder: &Yielder<Input, MachineEvent>, first: Input, exchan
     let caller = Caller::new(yielder, SharedExchange::clone(exchange));
     let error = RefCell::new(None);
     let served = lua.scope(|scope| {
-        let tick = scope.create_function(|_, ()| caller.suspend(MachineEvent::Tick))?;
-        lua.set_named_registry_value(TICK, tick)?;
-        let triggers = mlua::HookTriggers::new().every_nth_instruction(INSTRUCTIONS_A_TICK);
-        let is_stuck = Rc::clone(&caller.is_stuck);
-        lua.set_global_hook(triggers, move |lua, _| {
-            let ticked = lua.named_registry_value::<Function>(TICK).and_then(|tick| tick.call::<()>(()));
-            is_stuck.set(is_stuck.get() || ticked.as_ref().is_err_and(|error| failure_in(error).is_none()));
-            ticked.map(|()| mlua::VmState::Continue)
+        let tick = scope.create_function(|_, is_short: bool| {
+            caller.suspend(if is_short { MachineEvent::ShortTick } else { MachineEvent::Tick })
         })?;
+        let sentinel = caller.ticks.install(&lua, tick)?;
+        sentinel.call::<()>(true)?;
         let handler = scope.create_function(|lua, raised: Value| {
             let ended = describe(lua, &raised);
             // The error of a reader of `load` becomes the second result of `load`.
@@ -85,12 +76,13 @@ pub(crate) fn serve(yielder: &Yielder<Input, MachineEvent>, first: Input, exchan
             handler,
             error: &error,
             running,
+            sentinel: sentinel.clone(),
             caller: &caller,
             lua: &lua,
         };
         lua.set_memory_limit(HEAP_BYTES_MAX)?;
         vm.run_scripts();
-        Ok(())
+        caller.ticks.end(&sentinel)
     });
     if let Err(error) = served {
         tracing::error!("cannot create a Lua state: {error}");
@@ -122,6 +114,8 @@ struct Vm<'s, 'y> {
     handler: Function,
     error: &'s RefCell<Option<Ended>>,
     running: Running,
+    /// Creates the sentinel of `caller/ticks.rs`.
+    sentinel: Function,
 }
 
 impl Vm<'_, '_> {
@@ -134,7 +128,8 @@ impl Vm<'_, '_> {
             let mut result = std::mem::take(&mut self.caller.exchange.borrow_mut().result);
             result.clear();
             self.caller.exchange.borrow_mut().is_uncompiled = false;
-            if let Err(error) = self.execute(input, &script, &mut result) {
+            let begun = self.caller.ticks.begin(self.lua, &self.sentinel);
+            if let Err(error) = begun.and_then(|()| self.execute(input, &script, &mut result)) {
                 result.clear();
                 put_error(&mut result, &described(&error));
             }
@@ -212,7 +207,9 @@ impl Vm<'_, '_> {
 
     /// Calls a function of a library.
     fn run_function(&self, name: &[u8], callback: &Function, result: &mut Vec<u8>) -> mlua::Result<()> {
-        let (keys, args) = beyond_limit(self.lua, self.caller.exchange.borrow().word_bytes(), || self.words())?;
+        let word_bytes = self.caller.exchange.borrow().word_bytes();
+        let (keys, args) = beyond_limit(self.lua, word_bytes, || self.words())?;
+        self.caller.ticks.created(self.lua, word_bytes)?;
         let called = self.call_function.call::<(bool, Value)>((callback, keys, args, &self.handler))?;
         self.put_outcome(called, name, result)
     }
@@ -233,11 +230,13 @@ impl Vm<'_, '_> {
     }
 
     fn run(&self, script: &Arc<Script>, function: &Function, result: &mut Vec<u8>) -> mlua::Result<()> {
-        beyond_limit(self.lua, self.caller.exchange.borrow().word_bytes(), || {
+        let word_bytes = self.caller.exchange.borrow().word_bytes();
+        beyond_limit(self.lua, word_bytes, || {
             let (keys, args) = self.words()?;
             self.globals.scripts.raw_set(&self.names.keys, keys)?;
             self.globals.scripts.raw_set(&self.names.args, args)
         })?;
+        self.caller.ticks.created(self.lua, word_bytes)?;
         let called = self.protected_call.call::<(bool, Value)>((function, &self.handler))?;
         self.put_outcome(called, &script.digest, result)
     }

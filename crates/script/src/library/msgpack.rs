@@ -24,7 +24,7 @@ pub(crate) fn create<'scope, 'env>(
         }
         let mut packer = Packer { caller, out: Vec::new() };
         values.iter().try_for_each(|value| packer.value(value, 0))?;
-        lua.create_string(packer.out)
+        caller.long_string(lua, &packer.out)
     })?;
     library.raw_set("pack", pack)?;
     let all = scope.create_function(move |lua, values: MultiValue| unpack(caller, &Args::new(lua, &values), 0, 0))?;

@@ -71,7 +71,9 @@ fn execute(lua: &Lua, caller: &Caller<'_>, words: &MultiValue) -> mlua::Result<C
         _ => beyond_limit(lua, bytes.len(), || ReplyReader { lua, caller, bytes: &bytes, at: 0 }.value())
             .map(Called::Value),
     };
+    let length = bytes.len();
     caller.exchange.borrow_mut().reply = bytes;
+    caller.ticks.created(lua, length)?;
     called
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn add<'scope, 'env>(
             let mut text = Args::new(lua, &values).string(1)?.as_bytes().to_vec();
             caller.work(text.len() / 16)?;
             change(&mut text);
-            lua.create_string(text)
+            caller.long_string(lua, &text)
         })?;
         string.raw_set(name, function)?;
     }
@@ -233,7 +233,7 @@ fn substitute(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<(Value, f64)
     }
     put_bytes(&mut out, text.get(at..).unwrap_or_default())?;
     caller.work(out.len() / 32)?;
-    Ok((Value::String(lua.create_string(out)?), count as f64))
+    Ok((Value::String(caller.long_string(lua, &out)?), count as f64))
 }
 
 /// Appends the text that replaces a match.
@@ -327,5 +327,5 @@ fn repeat(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<mlua::String> {
         }
         caller.work(part / 64)?;
     }
-    args.lua.create_string(out)
+    caller.long_string(args.lua, &out)
 }

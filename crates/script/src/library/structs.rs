@@ -161,7 +161,7 @@ fn pack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<mlu
             other => format.control(&args, other)?,
         }
     }
-    lua.create_string(out)
+    caller.long_string(lua, &out)
 }
 
 /// Returns an error if there is no argument number `place`. The C library reports a missing argument as nil.

@@ -7,20 +7,23 @@
 //! short ones remain those of C.
 
 use super::args::{Args, STACK_VALUES_MAX};
+use crate::caller::Caller;
 use crate::failure::{at_caller, passed_on, place_in_script, plain};
 use crate::sandbox::READ_ONLY;
-use mlua::{Function, Lua, MultiValue, Table, Value};
+use mlua::{Function, Lua, MultiValue, Scope, Table, Value};
 
 /// The source of the functions.
 ///
 /// An error of C code has the position of its caller, which would be this source. So C code is called by `pcall`, which
 /// leaves out the position, and `fail` adds that of the script.
 const SOURCE: &str = r"
-local insert, remove, concat, is_read_only, fail = ...
+local insert, remove, concat, is_read_only, fail, created = ...
 local type, select, tonumber, rawget, rawset, pcall = type, select, tonumber, rawget, rawset, pcall
 local floor, ceil, min, getmetatable, error = math.floor, math.ceil, math.min, getmetatable, error
 -- The number of elements that C code moves or copies at a time.
 local MOVED, PIECE = 100, 500
+-- The length from which the creation of a string is reported.
+local LONG = 65536
 
 local function whole(number)
   return number and (number < 0 and ceil(number) or floor(number))
@@ -33,6 +36,12 @@ end
 local function settle(name, done, ...)
   if done then return ... end
   fail(name, (...))
+end
+
+local function settle_text(done, text)
+  if not done then fail('concat', text) end
+  if #text >= LONG then created(#text) end
+  return text
 end
 
 local function joined(list, separator, first, last)
@@ -87,23 +96,33 @@ return function(list, ...)
     end
     local is_text = separator == nil or type(separator) == 'string' or type(separator) == 'number'
     if type(list) == 'table' and is_text and first and last and last - first >= PIECE then
-      return settle('concat', pcall(joined, list, separator, first, last))
+      return settle_text(pcall(joined, list, separator, first, last))
     end
-    return settle('concat', pcall(concat, ...))
+    return settle_text(pcall(concat, ...))
   end
 ";
 
 /// Replaces the functions. `is_read_only` returns true for a table that scripts may not change.
-pub(crate) fn add(lua: &Lua, native: &Table, globals: &Table, is_read_only: Function) -> mlua::Result<()> {
+pub(crate) fn add<'scope, 'env>(
+    lua: &Lua,
+    scope: &'scope Scope<'scope, 'env>,
+    caller: &'env Caller<'_>,
+    (native, globals): (&Table, &Table),
+    is_read_only: Function,
+) -> mlua::Result<()> {
     let table: Table = globals.raw_get("table")?;
     let fail =
         lua.create_function(|lua, (name, raised): (String, Option<Value>)| Err::<(), _>(failure(lua, &name, raised)))?;
+    let created = scope.create_function(move |lua, bytes: usize| {
+        caller.ticks.created(lua, bytes)?;
+        caller.work(bytes / 32)
+    })?;
     let own = |name: &str| table.raw_get::<Value>(name);
     let functions: (Function, Function, Function) = lua
         .load(SOURCE)
         .set_name("=redis")
         .set_environment(native.clone())
-        .call((own("insert")?, own("remove")?, own("concat")?, is_read_only, fail))?;
+        .call((own("insert")?, own("remove")?, own("concat")?, is_read_only, fail, created))?;
     table.raw_set("insert", functions.0)?;
     table.raw_set("remove", functions.1)?;
     table.raw_set("concat", functions.2)?;

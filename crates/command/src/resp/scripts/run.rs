@@ -18,6 +18,7 @@ use crate::resp::subcommands::find_subcommand;
 use crate::resp::support::absent_of;
 use crate::resp::tracking;
 use crate::visit::out::Position;
+use crate::visit::pace::SLICE_NS_MAX;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{ARGS_MAX, Args, BULK_BYTES_MAX, Limits, Parsed, Parser, Version};
 use script::{HEAP_BYTES_MAX, Input, MachineEvent, Script};
@@ -29,8 +30,11 @@ use std::sync::{Arc, OnceLock};
 const COMMAND_WORDS_MAX: usize = 32;
 // A word of a called command is a value of the script.
 const _: () = assert!(HEAP_BYTES_MAX < BULK_BYTES_MAX as usize);
-/// The cost of the instructions between two ticks, in operations.
+/// The cost of the instructions between two ticks, in operations, and of the fewer ones before a short tick.
 const OPS_A_TICK: usize = 32;
+const OPS_A_SHORT_TICK: usize = 4;
+/// The time within which a tick comes soon: a quarter of a slice.
+const SOON_NS_MAX: u64 = SLICE_NS_MAX / 4;
 
 /// Creates the state of a script that begins, or of the function of a library.
 pub(super) fn create<'c>(
@@ -138,6 +142,7 @@ impl Outside {
 /// Runs the script until it ends, must wait or has used up the visit.
 fn advance<'c>(call: &mut Call<'c, '_>, running: &mut RunningScript, request: (&'static str, Args<'c>)) -> Run {
     let mut are_keys_tracked = false;
+    let mut begun = call.ctx.clock.ticks();
     loop {
         let event = match running.next {
             NextStep::Resume(input) => {
@@ -155,6 +160,16 @@ fn advance<'c>(call: &mut Call<'c, '_>, running: &mut RunningScript, request: (&
             MachineEvent::Rights => {
                 reply_rights(call, running);
                 running.next = NextStep::Resume(Input::Reply);
+            }
+            MachineEvent::ShortTick => {
+                let now = call.ctx.clock.ticks();
+                let is_soon = call.ctx.clock.ns_between(begun, now) < SOON_NS_MAX;
+                begun = now;
+                running.next = NextStep::Resume(if is_soon { Input::ContinueLonger } else { Input::Continue });
+                call.ops += OPS_A_SHORT_TICK;
+                if call.is_slice_used() {
+                    return Err(SessionWait::Yield.into());
+                }
             }
             MachineEvent::Tick | MachineEvent::Idle => {
                 running.next = NextStep::Resume(Input::Continue);

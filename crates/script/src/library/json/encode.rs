@@ -15,7 +15,7 @@ const STRING_BYTES_AT_ONCE: usize = 4_096;
 pub(super) fn encode(lua: &Lua, caller: &Caller<'_>, settings: &Settings, value: &Value) -> mlua::Result<LuaString> {
     let mut writer = Writer { lua, caller, settings, out: Vec::new(), depth: 0 };
     writer.value(value)?;
-    lua.create_string(writer.out)
+    caller.long_string(lua, &writer.out)
 }
 
 struct Writer<'w, 'y> {
