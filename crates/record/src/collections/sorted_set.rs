@@ -336,7 +336,8 @@ impl<'r> SortedSetValue<'r> {
 
     /// Returns the scores and hashes of at least `most` texts, in the order of the hashes from `hash` on, and the lowest
     /// hash of the texts behind them, if there are more. Never separates texts with the same hash. If the sorted set has
-    /// no index of the hashes, returns those of all texts from `hash` on. A walk with these hashes meets all texts that stay in the sorted set, even if it changes meanwhile.
+    /// no index of the hashes, returns those of all texts. A walk with these hashes meets all texts that stay in the
+    /// sorted set, even if it changes meanwhile, unless its salt changes.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -345,10 +346,8 @@ impl<'r> SortedSetValue<'r> {
         if !self.is_large() {
             for element in self.from(0)? {
                 let (score, value) = element?;
-                found.push((score, crate::hash(value.text(&mut Digits::new()))));
+                found.push((score, self.salt().hash(value.text(&mut Digits::new()))));
             }
-            found.retain(|(_, of)| *of >= hash);
-            found.sort_unstable_by_key(|(_, of)| *of);
             return Ok(ScoredHashes { found, next: None });
         }
         let mut cursor = self.0.seek_key(&hash_key(hash, 0))?;

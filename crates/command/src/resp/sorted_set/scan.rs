@@ -156,13 +156,16 @@ fn scan_over_visits(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: 
         if walk.ended.is_none() {
             begin(call, key, scan, walk)?;
         }
-        let Walk { reading, found, examined, left, .. } = &mut *walk;
+        let Walk { reading, found, examined, left, salt, .. } = &mut *walk;
         let wanted = found.as_chunks::<WANTED_BYTES>().0;
         if *examined >= wanted.len() {
             break;
         }
         let step = look_consistently::<SortedSets, _>(call, key, reading, |out, set| {
             let Some(set) = set else { return Err(Damaged.into()) };
+            if Some(set.salt()) != *salt {
+                return Ok(None);
+            }
             find(set, &wanted[*examined..], *left, &mut |score, value, text| {
                 if !scan.takes(text) {
                     return Ok(false);
@@ -171,8 +174,14 @@ fn scan_over_visits(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: 
                 put_element(out, value, score, shape);
                 Ok(true)
             })
+            .map(Some)
         })?;
         call.ops += OPS_A_STEP;
+        let Some(step) = step else {
+            // The hashes are those of another form of the value. Elements may be returned twice.
+            (walk.ended, walk.examined, walk.left) = (None, 0, 0);
+            continue;
+        };
         (*examined, *left) = (*examined + step.done, step.compared);
         walk.keys += step.replied;
         if step.has_ties && !walk.has_wrapped && walk.keys == 0 && walk.examined == 0 {
@@ -193,12 +202,13 @@ fn scan_over_visits(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: 
 /// Collects the scores and hashes that this call looks for: those of about `COUNT` elements from the cursor on, or of
 /// more if many elements have the same score (`walk.has_wrapped`).
 fn begin(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
-    let has_ties = walk.has_wrapped;
+    let (has_ties, salt) = (walk.has_wrapped, &mut walk.salt);
     let ScoredHashes { mut found, next } =
         look_consistently::<SortedSets, _>(call, key, &mut walk.reading, |_, set| {
             let Some((set, from)) = set.zip(u32::try_from(scan.cursor).ok()) else {
                 return Ok(ScoredHashes::default());
             };
+            *salt = Some(set.salt());
             let count = if has_ties { scan.count.max(set.len() / CALLS_OF_TIES) } else { scan.count };
             Ok(set.hashes(from, count.min(HASHES_A_CALL))?)
         })?;

@@ -9,7 +9,7 @@ use crate::resp::state::name_hashes::HASH_BYTES;
 use crate::resp::state::string_work::StringWork;
 use crate::visit::out::HeadPlace;
 use base::clock::UnixMillis;
-use record::IndexPosting;
+use record::{IndexPosting, Salt};
 use segment::{PartSizes, Stride};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) scored: ScoredElements,
     /// The elements of a `SORT` that are not in the reply yet.
     pub(in crate::resp) sorted: SortedElements,
+    /// The salt of the hashes that the current step looks for.
+    pub(in crate::resp) salt: Option<Salt>,
     /// The next part of the description of a stream.
     pub(in crate::resp) place: Option<StreamPlace>,
     /// The time since which the command waits for room in the store.
