@@ -12,10 +12,12 @@ use std::fmt::Write;
 const KEYS: [&str; 8] = ["text", "number", "list", "set", "hash", "zset", "stream", "dest"];
 const TTL_MS: u64 = 5000;
 
+/// The message of a call for a key.
+type MessageOnKey = Box<dyn Fn(&str) -> Vec<u8>>;
 /// A call: its path, and its message for a key.
-type StepCall = (&'static str, Box<dyn Fn(&str) -> Vec<u8>>);
+type StepCall = (&'static str, MessageOnKey);
 
-fn on_key(write: impl Fn(&mut Encoder) + 'static) -> Box<dyn Fn(&str) -> Vec<u8>> {
+fn on_key(write: impl Fn(&mut Encoder) + 'static) -> MessageOnKey {
     Box::new(move |key| {
         prefixed(|out| {
             out.bytes(1, key.as_bytes());
