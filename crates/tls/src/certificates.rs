@@ -1,5 +1,7 @@
 //! Certificates: read from files, checked, and selected by the name that a client requests.
 
+pub(crate) mod session_end;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +16,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 use crate::names::{self, CertificateNames};
-use crate::session_end::{Sessions, Tickets, Verifier};
 use crate::settings::{CertificateFiles, ClientAuth, SettingError, TlsSettings, suites};
+use session_end::{Sessions, Tickets, Verifier};
 
 /// Largest size of a file with certificates or keys, in bytes.
 const PEM_BYTES_MAX: u64 = 8 << 20;

@@ -27,8 +27,8 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{Error, HandshakeKind, ServerConfig};
 
+use crate::certificates::session_end::SessionEnd;
 use crate::names;
-use crate::session_end::SessionEnd;
 use crate::settings::UserFrom;
 use crate::shared::{Application, MemoryBound};
 

@@ -21,7 +21,7 @@
 //! - At most [`STEPS_PER_ITERATION`] steps of handshakes are computed between two waits. The others wait.
 //! - The number of handshakes under way and the duration of each are bounded. A handshake beyond the number waits
 //!   unread until another one ends. While one waits, those under way end after a second.
-//! - A session is resumed only until the client's certificate expires ([`session_end`]).
+//! - A session is resumed only until the client's certificate expires (`certificates::session_end`).
 //! - No error, log line or debug text contains a key.
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,6 @@ mod failure;
 mod figures;
 mod names;
 mod secure;
-mod session_end;
 mod settings;
 mod shared;
 mod socket;

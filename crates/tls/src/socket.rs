@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustls::{HandshakeKind, InvalidMessage, ServerConnection, Stream};
 
+use crate::certificates::session_end::SessionEnd;
 use crate::connection::HANDSHAKE_RECORD;
 use crate::failure::HandshakeFailure;
-use crate::session_end::SessionEnd;
 use crate::shared::{Application, Tls};
 
 /// A non-blocking socket with or without TLS. The handshake is part of the first reads.

@@ -58,7 +58,7 @@ pub(super) enum ItemError {
 }
 
 /// The next part of a reply.
-enum Part<'b> {
+enum ReplyPart<'b> {
     /// The number of words of the array.
     Array(u64),
     Word(&'b [u8]),
@@ -107,14 +107,14 @@ impl ItemReply {
         has_more && !self.rest.is_empty()
     }
 
-    fn take(&mut self, part: &Part<'_>) {
+    fn take(&mut self, part: &ReplyPart<'_>) {
         match (part, self.left) {
-            (Part::Error(line), None) => self.error = Some(ItemError::Refused(line.to_vec())),
-            (Part::Array(count), None) => {
+            (ReplyPart::Error(line), None) => self.error = Some(ItemError::Refused(line.to_vec())),
+            (ReplyPart::Array(count), None) => {
                 self.left = Some(*count);
                 self.message = vec![0; HEAD_BYTES_MAX];
             }
-            (Part::Word(word), Some(left @ 1..)) => {
+            (ReplyPart::Word(word), Some(left @ 1..)) => {
                 self.left = Some(left - 1);
                 self.add_word(word);
             }
@@ -139,7 +139,8 @@ impl ItemReply {
         }
     }
 
-    /// Returns the message of the complete reply with its prefix: 1 found (1 items). Returns `None` if there are no items.
+    /// Returns the message of the complete reply with its prefix: 1 found (1 items). Returns `None` if there are no
+    /// items.
     pub(super) fn finish(&mut self) -> Result<Option<Vec<u8>>, ItemError> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -170,7 +171,7 @@ fn add_field(message: &mut Vec<u8>, field: u8, word: &[u8]) {
 }
 
 /// Returns the first part of `bytes` with its length; `None` if it is not complete.
-fn part(bytes: &[u8]) -> Result<Option<(Part<'_>, usize)>, ItemError> {
+fn part(bytes: &[u8]) -> Result<Option<(ReplyPart<'_>, usize)>, ItemError> {
     let Some((kind, after)) = bytes.split_first() else { return Ok(None) };
     let most = if *kind == b'-' { after.len() } else { after.len().min(LINE_BYTES_MAX) };
     let Some(len) = after[..most].windows(2).position(|pair| pair == b"\r\n") else {
@@ -178,18 +179,18 @@ fn part(bytes: &[u8]) -> Result<Option<(Part<'_>, usize)>, ItemError> {
     };
     let (line, body) = (&after[..len], 1 + len + 2);
     if *kind == b'-' {
-        return Ok(Some((Part::Error(line), body)));
+        return Ok(Some((ReplyPart::Error(line), body)));
     }
     let number = parse_u64(line).ok_or(ItemError::Unexpected)?;
     match kind {
-        b'*' => Ok(Some((Part::Array(number), body))),
+        b'*' => Ok(Some((ReplyPart::Array(number), body))),
         b'$' => {
             let word = usize::try_from(number).map_err(|_| ItemError::Unexpected)?;
             // The end of the line follows.
             if bytes.len() - body < word.saturating_add(2) {
                 return Ok(None);
             }
-            Ok(Some((Part::Word(&bytes[body..body + word]), body + word + 2)))
+            Ok(Some((ReplyPart::Word(&bytes[body..body + word]), body + word + 2)))
         }
         _ => Err(ItemError::Unexpected),
     }
