@@ -254,6 +254,30 @@ fn oversized_argument_gets_an_error_and_is_read_to_its_end() {
 }
 
 #[test]
+fn unknown_command_of_any_length_gets_an_error_and_is_read_to_its_end() {
+    let running = start(long(64, 16));
+    let mut redis = connect(&running);
+    for len in [1_000, 250_000, 262_144, 300_000, 5_000_000] {
+        let value = pattern(len);
+        let requests: [&[&[u8]]; 3] = [
+            &[b"JSON.SET", b"doc", b"$", &value],
+            &[b"NEVERHEARD", &value, b"x", &value],
+            &[b"MIGRATE", b"h", b"1", &value, b"0", b"1"],
+        ];
+        for words in requests {
+            let shown = show(words);
+            let reply = redis.ask(words);
+            assert!(reply.starts_with(b"-ERR "), "{shown}: {}", reply[..reply.len().min(60)].escape_ascii());
+            assert_eq!(redis.ask(&[b"PING"]), b"+PONG\r\n", "{shown}");
+            assert_eq!(redis.ask(&[b"MULTI"]), b"+OK\r\n");
+            assert_eq!(redis.ask(words)[0], b'-', "{shown}");
+            assert!(redis.ask(&[b"EXEC"]).starts_with(b"-EXECABORT"), "{shown}");
+        }
+    }
+    running.stop();
+}
+
+#[test]
 fn disconnect_during_a_long_set_preserves_the_previous_value() {
     let running = start(long(64, 16));
     let mut redis = connect(&running);

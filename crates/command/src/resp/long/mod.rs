@@ -27,14 +27,15 @@ mod value;
 use self::collect::CollectStop;
 use super::acl::KnownKeys;
 use super::catalog::{self, CommandSpec};
-use super::error::ErrorReply;
+use super::error::{self, ErrorReply};
 use super::expire::{Deadline, Unit};
 use crate::context::WorkerContext;
 use crate::lookup::large::IN_PLACE_BYTES_MIN;
+use crate::metrics::Command;
 use crate::resp::call::{Call, Interrupt, Step};
 use crate::resp::session::SessionState;
 use crate::visit::progress::SessionWait;
-use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
+use protocol::resp::{Args, Argument, Limits, Parser, argument, reply};
 use segment::Guard;
 
 /// The maximum number of words after a value that is being received. It is higher than the number of words of all
@@ -126,9 +127,9 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
     if call.ctx.shared.host.is_draining() {
         return Err(SessionWait::Parked);
     }
-    let entry = args.next().and_then(catalog::find);
+    let name = args.next().unwrap_or_default();
     let words = 1 + args.len() + left as usize;
-    let Some(entry) = entry else { return call.fatal(ProtocolError::RequestTooLong) };
+    let Some(entry) = catalog::find(name) else { return discard_unknown(call, (name, args), left, consumed) };
     // Keys that a client tracks must all be known before they are read.
     let tracks = call.session.aside.as_ref().is_some_and(|aside| aside.tracking.is_some());
     let is_whole = call.session.is_queueing() || tracks;
@@ -209,6 +210,30 @@ pub(super) fn refuse(
     let (mark, answers) = (call.out.mark(), call.session.answers);
     call.fault(fault);
     long_answered(call, entry, mark, answers);
+    Ok(())
+}
+
+/// Replies to a request of a command that this server does not have, and arranges for its `left` further arguments to be
+/// discarded. `args` are those in the first `consumed` bytes.
+fn discard_unknown<'c>(
+    call: &mut Call<'c, '_>,
+    (name, args): (&'c [u8], Args<'c>),
+    left: u32,
+    consumed: usize,
+) -> Step {
+    call.session.abort_queue();
+    call.at += consumed;
+    call.session.parser = Parser::new();
+    // The rest of the request belongs to no command.
+    let stage = LongStage::Skipped { bytes: 0, then: None };
+    call.session.long = Some(Long { entry: catalog::entry("ping"), left, stage });
+    let (mark, answers) = (call.out.mark(), call.session.answers);
+    error::unknown(call.out, name, args);
+    call.ops += error::UNKNOWN_OPS;
+    call.session.end_request();
+    call.remove_unwanted_reply(mark, answers, None);
+    call.session.last = "";
+    call.done(Command::Other, b"");
     Ok(())
 }
 
