@@ -11,6 +11,7 @@ use crate::visit::out::HeadPlace;
 use base::clock::UnixMillis;
 use record::{IndexPosting, Salt};
 use segment::{PartSizes, Stride};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 /// An unfinished walk.
@@ -126,16 +127,40 @@ pub(in crate::resp) fn order_of(score: f64) -> u64 {
 /// Elements in the order of their places, and of numbers if places are the same.
 #[derive(Default)]
 pub(in crate::resp) struct SortedElements {
-    elements: BTreeMap<(Vec<u8>, u64), Vec<u8>>,
+    elements: BTreeMap<SortedPlace, Vec<u8>>,
     /// The total length of the places and elements in bytes.
     text_bytes: usize,
+}
+
+/// The place of an element in an order, and its number. Without an order, all places are empty.
+#[derive(PartialEq, Eq)]
+struct SortedPlace {
+    place: Vec<u8>,
+    number: u64,
+}
+
+impl Ord for SortedPlace {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Empty places are not passed to `memcmp`: for a pointer to no memory, it takes hundreds of ns on some CPUs.
+        let places = match (self.place.is_empty(), other.place.is_empty()) {
+            (false, false) => self.place.cmp(&other.place),
+            (is_empty, is_other_empty) => is_other_empty.cmp(&is_empty),
+        };
+        places.then(self.number.cmp(&other.number))
+    }
+}
+
+impl PartialOrd for SortedPlace {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl SortedElements {
     /// Adds an element. No other has this number.
     pub(in crate::resp) fn add(&mut self, place: Vec<u8>, number: u64, text: Vec<u8>) {
         self.text_bytes += place.len() + text.len();
-        self.elements.insert((place, number), text);
+        self.elements.insert(SortedPlace { place, number }, text);
     }
 
     pub(in crate::resp) fn len(&self) -> usize {
@@ -151,7 +176,7 @@ impl SortedElements {
     /// Removes the first element, or the last one.
     pub(in crate::resp) fn pop(&mut self, is_last: bool) {
         let popped = if is_last { self.elements.pop_last() } else { self.elements.pop_first() };
-        self.text_bytes -= popped.map_or(0, |((place, _), text)| place.len() + text.len());
+        self.text_bytes -= popped.map_or(0, |(at, text)| at.place.len() + text.len());
     }
 
     /// Returns the number of bytes that this value holds, about.
@@ -288,3 +313,23 @@ impl Reading {
 
 /// The identity of a missing value.
 pub(in crate::resp) const MISSING: (u64, u32, u64) = (0, 0, 0);
+
+#[cfg(test)]
+mod tests {
+    use super::SortedElements;
+
+    #[test]
+    fn elements_are_ordered_by_place_and_number_and_those_without_a_place_come_first() {
+        let mut sorted = SortedElements::default();
+        for (place, number) in [(&b"b"[..], 1), (b"", 4), (b"a", 5), (b"", 2), (b"a", 3), (b"ab", 0)] {
+            sorted.add(place.to_vec(), number, number.to_string().into_bytes());
+        }
+        let mut found = Vec::new();
+        while let Some(text) = sorted.peek(false) {
+            found.push(String::from_utf8(text.to_vec()).expect("text"));
+            sorted.pop(false);
+        }
+        assert_eq!(found, ["2", "4", "3", "5", "0", "1"]);
+        assert_eq!(sorted.held_bytes(), 0);
+    }
+}
