@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -225,5 +226,38 @@ func TestStatusesThatEndStreamsDifferFromThoseOfOtherLanguages(t *testing.T) {
 	}
 	if passes(refusalCancelled.error("Subscribe")) || passes(refusalClosed.error("Subscribe")) {
 		t.Error("a stream that the caller has ended is opened again")
+	}
+}
+
+func TestCallsThatAreRepeatedDifferFromThoseOfOtherLanguages(t *testing.T) {
+	var table struct {
+		Never     []string
+		ByRequest []string `toml:"by_request"`
+	}
+	if _, err := toml.DecodeFile("../calls.toml", &table); err != nil {
+		t.Fatal(err)
+	}
+	forms := []*method{
+		methodSetSubtractFrom, methodGraphChangeAt, methodGraphSetNodeAt, methodGraphRemoveNodeAt, methodGraphMarkNodeAt,
+	}
+	var once, both []string
+	for _, each := range append(forms, allMethods...) {
+		if each == methodSubscribe || each == methodWatchKeys || each.idempotent {
+			continue
+		}
+		isOther := func(other *method) bool { return other.name == each.name && other.idempotent }
+		if slices.ContainsFunc(allMethods, isOther) || slices.ContainsFunc(forms, isOther) {
+			both = append(both, each.name)
+		} else {
+			once = append(once, each.name)
+		}
+	}
+	slices.Sort(once)
+	slices.Sort(both)
+	if !slices.Equal(once, table.Never) {
+		t.Errorf("%v are never repeated, not %v", once, table.Never)
+	}
+	if !slices.Equal(both, table.ByRequest) {
+		t.Errorf("%v are repeated in one form, not %v", both, table.ByRequest)
 	}
 }

@@ -9,12 +9,17 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.dataformat.toml.TomlMapper;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -58,6 +63,23 @@ class RetriesTest {
             error(ErrorCode.UNAVAILABLE, client.listPushBack(CACHE, "retries l", "v"));
             assertEquals(0, client.metrics().retries());
         }
+    }
+
+    @Test
+    void callsThatAreRepeatedDifferFromThoseOfOtherLanguages() throws IOException {
+        JsonNode table = new TomlMapper().readTree(Servers.REPOSITORY.resolve("clients/calls.toml").toFile());
+        Set<String> never = new TreeSet<>();
+        table.get("never").forEach(each -> never.add(each.asText()));
+        Set<String> once = new TreeSet<>();
+        Set<String> often = new HashSet<>();
+        for (Method<?, ?> each : Method.all()) {
+            if (each != Methods.SUBSCRIBE && each != Methods.WATCH_KEYS) {
+                (each.isIdempotent() ? often : once).add(each.name());
+            }
+        }
+        assertEquals(never, once);
+        // The forms that are not repeated are in no list; other tests send them.
+        table.get("by_request").forEach(each -> assertTrue(often.contains(each.asText()), each.asText()));
     }
 
     @Test
