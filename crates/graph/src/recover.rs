@@ -242,6 +242,9 @@ impl GraphStore {
                     record.make_void(info.sequence as u32);
                     continue;
                 }
+                if kind == RecordKind::Leaf {
+                    Leaf::of(record).marked_at().into_iter().for_each(|at| self.state.tombstones.find(at));
+                }
                 scan.add(pool.position(segment, word - record.len()), record, kind);
             }
             report.segments_torn += usize::from(is_damaged);

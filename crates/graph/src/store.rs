@@ -205,11 +205,21 @@ impl GraphStore {
         Ok(GraphReader { store: Arc::clone(&self.state), slot })
     }
 
-    /// Sets the clock, in seconds since the epoch, and the age at which tombstones of removed edges may be dropped.
-    /// Without this call they are retained for ever. An addition that arrives later than its edge's removal by more
-    /// than this age may take effect although it is older.
+    /// Advances the clock of tombstones, in seconds, and sets the age at which tombstones of removed edges may be
+    /// dropped. Without this call they are retained for ever. An addition that arrives later than its edge's removal by
+    /// more than this age may take effect although it is older.
+    ///
+    /// The clock has any origin, and must not step. It continues at [`GraphStore::tombstone_clock_s`] when a store is
+    /// opened again. The store ignores a time before the clock's last one.
     pub fn set_tombstone_age(&self, now_s: u32, age_s: u32) {
         self.state.tombstones.set(now_s, age_s);
+    }
+
+    /// Returns the time of the clock of tombstones, in seconds: the one that was set last, or in a store that was opened
+    /// again, that of the newest mark in its memory. Returns 0 if there is none.
+    #[must_use]
+    pub fn tombstone_clock_s(&self) -> u32 {
+        self.state.tombstones.now_s()
     }
 
     /// Returns the segments that have live records.

@@ -4,11 +4,11 @@
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard, RwLock,
-    atomic::{AtomicU64, fence},
+    atomic::{AtomicU32, AtomicU64, fence},
 };
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{
     Mutex, MutexGuard, RwLock,
-    atomic::{AtomicU64, fence},
+    atomic::{AtomicU32, AtomicU64, fence},
 };

@@ -10,40 +10,55 @@
 //!
 //! Invariants:
 //! - The age counts from the arrival of the removal and not from its time, which the client chooses.
+//! - The clock that measures the age never steps. A restart continues it at the last mark in the memory: time while no
+//!   store is open does not count.
 //! - No tombstone is dropped while a bulk batch is loaded, because its edges enter the two lists at different times.
 //! - A tombstone may be dropped in one direction and remain in the other. Both mean that there is no edge.
 
 use crate::leaf::{EdgeState, LeafEntries};
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU32, AtomicU64};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The clock of tombstones, which the caller sets: the engine reads none.
+/// The clock of tombstones, which the caller advances: the engine reads none.
 #[derive(Debug)]
-pub(crate) struct TombstoneClock(AtomicU64);
+pub(crate) struct TombstoneClock {
+    /// The time and the age in seconds, or 0: tombstones are retained for ever.
+    time_and_age: AtomicU64,
+    /// The time of the newest mark that a restart found, in seconds, or 0.
+    found_s: AtomicU32,
+}
 
 impl TombstoneClock {
     pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self { time_and_age: AtomicU64::new(0), found_s: AtomicU32::new(0) }
     }
 
+    /// Advances the clock, and sets the age. A time before the clock's leaves the clock where it is.
     pub(crate) fn set(&self, now_s: u32, age_s: u32) {
-        self.0.store(u64::from(now_s) << 32 | u64::from(age_s), Relaxed);
+        let now_s = now_s.max(self.now_s());
+        self.time_and_age.store(u64::from(now_s) << 32 | u64::from(age_s), Relaxed);
     }
 
     /// Returns the time and the age in seconds, or `None` if tombstones are retained for ever.
     pub(crate) fn get(&self) -> Option<(u32, u32)> {
-        let word = self.0.load(Relaxed);
+        let word = self.time_and_age.load(Relaxed);
         (word != 0).then_some(((word >> 32) as u32, word as u32))
+    }
+
+    /// Returns the clock's time in seconds, or 0 if it was never set and a restart found no mark.
+    pub(crate) fn now_s(&self) -> u32 {
+        self.get().map_or(0, |(now_s, _)| now_s).max(self.found_s.load(Relaxed))
+    }
+
+    /// Advances the clock to a mark that a restart found.
+    pub(crate) fn find(&self, marked_at: u32) {
+        self.found_s.fetch_max(marked_at, Relaxed);
     }
 }
 
-/// Returns true if tombstones that were marked at this time may be dropped. A time that is further ahead than the age
-/// is that of a clock that was wrong: waiting for it could take years.
+/// Returns true if tombstones that were marked at this time may be dropped.
 pub(crate) fn is_over(marked_at: u32, (now_s, age_s): (u32, u32)) -> bool {
-    match now_s.checked_sub(marked_at) {
-        Some(passed) => passed >= age_s,
-        None => marked_at - now_s > age_s,
-    }
+    now_s.saturating_sub(marked_at) >= age_s
 }
 
 impl LeafEntries {

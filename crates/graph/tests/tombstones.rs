@@ -60,36 +60,56 @@ fn older_addition_has_no_effect_for_an_age_after_the_removal_arrived() {
     assert_eq!((view.count(1, types[0]), view.count(2, types[0])), (Ok(1), Ok(1)), "both directions");
 }
 
+/// Regression: a step back by more than the age dropped all tombstones.
 #[test]
-fn clock_that_was_ahead_does_not_retain_tombstones() {
+fn clock_that_steps_back_drops_no_tombstone() {
     let store = new_store(12);
     let graph = store.create_graph("test").expect("room");
     let (types, _) = declare(&graph);
+    let apply = |is_added, time| graph.writer().apply(&change(1, types[0], 2, time, is_added).view());
     store.set_tombstone_age(2_000_000, AGE_S);
-    for is_added in [true, false] {
-        let time = 10 + u64::from(!is_added);
-        assert_eq!(graph.writer().apply(&change(1, types[0], 2, time, is_added).view()), Ok(true));
+    assert_eq!((apply(true, 10), apply(false, 11)), (Ok(true), Ok(true)));
+    sweep(&graph);
+    for now in [1_999_999, 5000, 0] {
+        store.set_tombstone_age(now, AGE_S);
+        sweep(&graph);
+        assert_eq!(apply(true, 5), Ok(false), "at {now} s the tombstone remains");
     }
+    assert_eq!(store.tombstone_clock_s(), 2_000_000);
+    store.set_tombstone_age(2_000_000 + AGE_S, AGE_S);
     sweep(&graph);
-    store.set_tombstone_age(5000, AGE_S);
-    sweep(&graph);
-    assert_eq!(graph.writer().apply(&change(1, types[0], 2, 5, true).view()), Ok(true));
+    assert_eq!(apply(true, 5), Ok(true), "the tombstone was dropped");
 }
 
+/// Regression: the clock began at the wall clock's time after a restart, whatever that was.
 #[test]
-fn clock_that_steps_back_by_a_second_drops_no_tombstone() {
-    let store = new_store(12);
+fn restart_continues_the_clock_of_tombstones_at_the_newest_mark() {
+    let memory = Arc::new(anonymous(14 * SEGMENT_BYTES));
+    let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
     let graph = store.create_graph("test").expect("room");
     let (types, _) = declare(&graph);
-    store.set_tombstone_age(5000, AGE_S);
-    for is_added in [true, false] {
-        let time = 10 + u64::from(!is_added);
-        assert_eq!(graph.writer().apply(&change(1, types[0], 2, time, is_added).view()), Ok(true));
+    assert_eq!(store.tombstone_clock_s(), 0);
+    for (other, now) in [(2, 5000), (3, 5500)] {
+        store.set_tombstone_age(now, AGE_S);
+        for is_added in [true, false] {
+            let change = change(other, types[3], 9, 10 + u64::from(!is_added), is_added);
+            assert_eq!(graph.writer().apply(&change.view()), Ok(true));
+        }
+        sweep(&graph);
     }
+    let (store, _) = GraphStore::open(image(&memory), &CONFIG).expect("an image opens");
+    let graph = store.graph("test").expect("named");
+    assert_eq!(store.tombstone_clock_s(), 5500);
+    let add = |other| graph.writer().apply(&change(other, types[3], 9, 5, true).view());
+    for (now, is_dropped) in [(0, false), (5999, false), (6000, true)] {
+        store.set_tombstone_age(now, AGE_S);
+        sweep(&graph);
+        assert_eq!(add(2), Ok(is_dropped), "edge of 2 at {now} s");
+    }
+    assert_eq!(add(3), Ok(false), "its age has 500 s left");
+    store.set_tombstone_age(6500, AGE_S);
     sweep(&graph);
-    store.set_tombstone_age(4999, AGE_S);
-    sweep(&graph);
-    assert_eq!(graph.writer().apply(&change(1, types[0], 2, 5, true).view()), Ok(false), "the tombstone remains");
+    assert_eq!(add(3), Ok(true));
 }
 
 #[test]

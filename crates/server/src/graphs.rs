@@ -12,6 +12,7 @@
 //! at most [`SLICE_WORDS`] in [`PAUSE`], about 300 MB/s.
 
 use crate::shared::Shared;
+use base::clock::UnixMillis;
 use base::units::TimeSpan;
 use command::keyspace::graph_commits::{GraphCommits, GraphSync};
 use command::keyspace::graphs::Graphs;
@@ -56,7 +57,9 @@ const RIPE_PASSES: u32 = 2;
 pub(crate) fn run(shared: &Shared) {
     let graphs = &shared.graphs;
     let Some(store) = graphs.store() else { return };
-    let mut sweeps = Sweeps::new();
+    let now = shared.now();
+    let wall_ms = now.0.saturating_add_signed(shared.wall_ahead_ms());
+    let mut sweeps = Sweeps::new(TombstoneTime::begin(store, now, wall_ms));
     let mut age = TombstoneAge::new(shared.config.graph_tombstone_age_s);
     let (mut served, mut exhausted_at, mut found_nothing_at) = (0, 0, None::<Instant>);
     while !shared.threads.stop.workers_ended() {
@@ -173,22 +176,43 @@ impl TombstoneAge {
     }
 }
 
+/// The clock of tombstones. It counts the time that the server runs, so that no step of the wall clock moves it.
+struct TombstoneTime {
+    begun: UnixMillis,
+    /// The clock's time when it began, in seconds.
+    origin_s: u32,
+}
+
+impl TombstoneTime {
+    /// Begins the clock at the newest mark in the store, or if there is none, at the wall clock's time `wall_ms`.
+    fn begin(store: &GraphStore, now: UnixMillis, wall_ms: u64) -> Self {
+        let marked_s = store.tombstone_clock_s();
+        let wall_s = u32::try_from(wall_ms / 1000).unwrap_or(u32::MAX / 2);
+        Self { begun: now, origin_s: if marked_s > 0 { marked_s } else { wall_s.max(1) } }
+    }
+
+    fn now_s(&self, now: UnixMillis) -> u32 {
+        let passed_s = u32::try_from(now.ms_since(self.begun) / 1000).unwrap_or(u32::MAX);
+        self.origin_s.saturating_add(passed_s)
+    }
+}
+
 /// The sweeps over the lists of all graphs, which mark and drop tombstones.
 struct Sweeps {
     next: Instant,
+    clock: TombstoneTime,
     /// The sweep in progress: the number of graphs that are done, and the position in the next one.
     at: Option<(usize, SweepPosition)>,
 }
 
 impl Sweeps {
-    fn new() -> Self {
-        Self { next: Instant::now(), at: None }
+    fn new(clock: TombstoneTime) -> Self {
+        Self { next: Instant::now(), clock, at: None }
     }
 
-    /// Sets the store's clock and the age of tombstones, and runs some slices of a sweep if it is time.
+    /// Advances the store's clock, sets the age of tombstones, and runs some slices of a sweep if it is time.
     fn advance(&mut self, shared: &Shared, store: &GraphStore, age_s: u32) {
-        let now_s = (shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) / 1000) as u32;
-        store.set_tombstone_age(now_s, age_s);
+        store.set_tombstone_age(self.clock.now_s(shared.now()), age_s);
         if self.at.is_none() && Instant::now() >= self.next {
             self.at = Some((0, SweepPosition::default()));
             let period = Duration::from_secs(u64::from(age_s) / 4);

@@ -685,3 +685,31 @@ fn distances_to_thousands_of_nodes_of_a_directed_type_are_right() {
     let expected: Vec<&str> = targets.iter().map(|target| if *target < 2400 { ":2" } else { "$-1" }).collect();
     assert_eq!(reply, format!("*2 :0 *2000 {}", expected.join(" ")));
 }
+
+/// Regression: the age of tombstones was that of the wall clock, so that a step forward dropped them.
+#[test]
+fn step_of_the_wall_clock_drops_no_tombstone() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    assert_eq!(redis.text("G.TYPE g knows"), "+OK");
+    // Many changes of a list merge it, which marks or drops its tombstones.
+    let mut at = 100;
+    let mut merge = |redis: &mut Replies| {
+        add_star(redis, 1, at..at + 500);
+        at += 500;
+    };
+    merge(redis);
+    assert_eq!(redis.text("G.ADD g 1 knows 50 TS 100"), ":1");
+    assert_eq!(redis.text("G.DEL g 1 knows 50 TS 200"), ":1");
+    merge(redis);
+    let real_ms = running.shared().wall_ahead_ms();
+    for day in [1, -1] {
+        for _ in 0..30 {
+            running.shared().set_wall_ahead_ms(real_ms + day * 86_400_000);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            merge(redis);
+        }
+        assert_eq!(redis.text("G.ADD g 1 knows 50 TS 150"), ":0", "after a step by {day} days");
+    }
+    running.stop();
+}
