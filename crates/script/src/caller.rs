@@ -5,7 +5,7 @@ use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
 use crate::failure;
 use corosensei::Yielder;
-use mlua::{Lua, String as LuaString};
+use mlua::{Lua, LuaString};
 use std::cell::Cell;
 use std::rc::Rc;
 use ticks::Ticks;
@@ -133,6 +133,19 @@ pub(crate) fn beyond_limit<T>(lua: &Lua, bytes: usize, create: impl FnOnce() -> 
     let created = create();
     lua.set_memory_limit(HEAP_BYTES_MAX)?;
     created
+}
+
+/// The number of steps of Lua's collector in one piece of a collection. A step examines about 2 KB.
+const STEPS_A_PIECE: usize = 64;
+
+/// Collects garbage for about 100 us. Returns true at the end of a collection.
+pub(crate) fn collect_piece(lua: &Lua) -> mlua::Result<bool> {
+    for _ in 0..STEPS_A_PIECE {
+        if lua.gc_step()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the error that Lua raises if the heap is full.

@@ -3,7 +3,7 @@
 use crate::caller::{Caller, check_room, put_bytes};
 use crate::catching::put_error;
 use crate::numbers::{number_in, put_general, put_head, to_integer};
-use mlua::{Lua, String as LuaString, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 
 /// The maximum depth of nested tables in a result.
 const DEPTH_MAX: usize = 1_000;

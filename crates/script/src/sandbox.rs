@@ -8,7 +8,7 @@
 //! Lua 5.1 has no read-only tables. Scripts therefore see empty tables whose metatables read from the real ones and
 //! refuse writes.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, collect_piece};
 use crate::catching::{caught, exposed};
 use crate::failure::{at_caller, bad_argument, place_in_script, plain};
 use crate::library;
@@ -257,7 +257,7 @@ impl Protector {
 
 /// Makes the metatable of strings read-only.
 fn protect_strings(lua: &Lua, protector: &Protector, globals: &Table) -> mlua::Result<()> {
-    let Some(metatable) = lua.type_metatable::<mlua::String>() else { return Ok(()) };
+    let Some(metatable) = lua.type_metatable::<mlua::LuaString>() else { return Ok(()) };
     metatable.raw_set("__index", globals.raw_get::<Value>("string")?)?;
     let shown = lua.create_table()?;
     shown.raw_set("__index", globals.raw_get::<Value>("string")?)?;
@@ -409,13 +409,13 @@ fn replace_collecting<'scope, 'env>(
     caller: &'env Caller<'_>,
     globals: &Table,
 ) -> mlua::Result<()> {
-    let collect = scope.create_function(move |lua, option: Option<mlua::String>| {
+    let collect = scope.create_function(move |lua, option: Option<mlua::LuaString>| {
         let option = option.map_or_else(|| "collect".into(), |option| option.to_string_lossy());
         match &option[..] {
             "count" => Ok(Value::Number(lua.used_memory() as f64 / 1024.0)),
             "collect" | "step" => {
                 for _ in 0..if option == "step" { 1 } else { 1 << 16 } {
-                    if lua.gc_step_kbytes(64)? {
+                    if collect_piece(lua)? {
                         break;
                     }
                     caller.work(1_000)?;

@@ -520,3 +520,71 @@ fn a_reader_of_load_may_return_pieces_of_any_length() {
     );
     assert!(ticks > 50, "{ticks} ticks");
 }
+
+/// A function in Rust holds a reference to each string among its arguments and results, and a Lua state has about 8,000
+/// references. One more ended the process.
+#[test]
+fn more_values_than_a_state_has_references_are_an_error() {
+    let mut machine = Machine::new().expect("a stack");
+    let words = "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't', ";
+    let before = format!(
+        "local t = {{}} for i = 1, 7990 do t[i] = 'x' .. i end local short = {{}} for i = 1, 4500 do short[i] = t[i] end \
+         local function grow(f, n, ...) if n == 0 then return f(...) end return grow(f, n - 1, {}...) end ",
+        words.repeat(6)
+    );
+    let functions = [
+        "redis.call",
+        "redis.pcall",
+        "redis.acl_check_cmd",
+        "redis.log",
+        "redis.sha1hex",
+        "redis.error_reply",
+        "unpack",
+        "cmsgpack.pack",
+        "cmsgpack.unpack",
+        "struct.pack",
+        "struct.unpack",
+        "struct.size",
+        "cjson.encode",
+        "cjson.decode",
+        "bit.bor",
+        "bit.tohex",
+        "string.rep",
+        "string.find",
+        "string.gsub",
+        "string.gmatch",
+        "math.random",
+        "setmetatable",
+        "rawset",
+        "rawget",
+        "pairs",
+        "table.concat",
+        "table.insert",
+        "collectgarbage",
+        "load",
+        "pcall",
+        "redis.setresp",
+        "coroutine.wrap(redis.call)",
+    ];
+    let mut scripts = vec![
+        "return {unpack(t)}".to_owned(),
+        "return unpack(t)".to_owned(),
+        "return {cmsgpack.unpack(cmsgpack.pack(unpack(short)):rep(2))}".to_owned(),
+        "return {struct.unpack(('c1'):rep(7995), ('x'):rep(8000))}".to_owned(),
+        "return string.gsub('x', 'x', function() return redis.call('ECHO', unpack(short)) end, 1, unpack(short))"
+            .to_owned(),
+    ];
+    for function in functions {
+        scripts.push(format!("local value = {function}(unpack(t))"));
+        scripts.push(format!("local value = {function}('a', unpack(t))"));
+        scripts.push(format!("grow({function}, 80)"));
+        scripts.push(format!("return {{pcall({function}, unpack(t))}}"));
+    }
+    let mut refused = 0;
+    for (number, text) in (1_000..).zip(&scripts) {
+        let result = run(&mut machine, number, &format!("{before}{text}"));
+        refused += usize::from(result.contains("stack"));
+        assert_eq!(run(&mut machine, 1, "return redis.call('ECHO', unpack({'a', 'b'}))"), "+OK\r\n", "{text}");
+    }
+    assert!(refused > 50, "{refused} of {} scripts were refused", scripts.len());
+}

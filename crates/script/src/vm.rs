@@ -1,7 +1,7 @@
 //! The machine's own side: creates the Lua state, and compiles and runs scripts in it.
 
 use crate::HEAP_BYTES_MAX;
-use crate::caller::{Caller, beyond_limit};
+use crate::caller::{Caller, beyond_limit, collect_piece};
 use crate::catching::{described, error_table, put_error, text_of};
 use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
@@ -11,7 +11,8 @@ use crate::results::{Names, put_result};
 use crate::sandbox;
 use crate::script::Script;
 use corosensei::Yielder;
-use mlua::{BString, ChunkMode, Either, Function, Lua, LuaOptions, StdLib, Table, Value};
+use mlua::chunk::ChunkMode;
+use mlua::{BString, Either, Function, Lua, LuaOptions, StdLib, Table, Value};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -279,7 +280,7 @@ impl Vm<'_, '_> {
             scripts.raw_set(&self.names.keys, Value::Nil).and_then(|()| scripts.raw_set(&self.names.args, Value::Nil))
         });
         while self.lua.used_memory() > HEAP_AT_REST_BYTES {
-            if self.lua.gc_step_kbytes(64).unwrap_or(true) || self.caller.suspend(MachineEvent::Tick).is_err() {
+            if collect_piece(self.lua).unwrap_or(true) || self.caller.suspend(MachineEvent::Tick).is_err() {
                 break;
             }
         }

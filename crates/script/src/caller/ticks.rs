@@ -19,6 +19,7 @@
 //! create a long string correct the number themselves.
 
 use crate::failure::failure_in;
+use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, HookTriggers, Lua, VmState};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -156,7 +157,7 @@ impl Ticks {
         self.scripts_without_cycle.set(0);
         let used = lua.used_memory();
         let pause = if used <= SMALL_BYTES { UNCOLLECTED_BYTES * 100 / used.max(1) } else { 0 };
-        lua.gc_set_pause(pause.max(PAUSE_PERCENT) as i32);
+        lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(pause.max(PAUSE_PERCENT) as i32)));
         self.cycles.set(self.cycles.get() + 1);
         if self.cycles.get() >= CYCLES_A_TICK { self.set_hook(lua, 1) } else { self.follow(lua) }
     }
@@ -174,7 +175,8 @@ impl Ticks {
         let used = lua.used_memory();
         let collects_whole = used <= SMALL_BYTES;
         if collects_whole != self.collects_whole.replace(collects_whole) {
-            lua.gc_set_step_multiplier(if collects_whole { WHOLE_CYCLE } else { STEP_MULTIPLIER });
+            let multiplier = if collects_whole { WHOLE_CYCLE } else { STEP_MULTIPLIER };
+            lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().step_multiplier(multiplier)));
         }
         if used >= self.distrusted_bytes.get() {
             self.longer_shift.set(0);

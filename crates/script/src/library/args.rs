@@ -2,7 +2,7 @@
 
 use crate::failure::bad_argument;
 use crate::numbers::to_integer;
-use mlua::{Lua, MultiValue, String as LuaString, Value};
+use mlua::{Lua, LuaString, MultiValue, Value};
 
 /// The number of values that the stack of a C function holds (`LUAI_MAXCSTACK`).
 pub(super) const STACK_VALUES_MAX: i64 = 8_000;

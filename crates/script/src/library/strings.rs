@@ -310,7 +310,7 @@ fn put_template(
 }
 
 /// Executes `rep`.
-fn repeat(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<mlua::String> {
+fn repeat(caller: &Caller<'_>, args: &Args<'_>) -> mlua::Result<mlua::LuaString> {
     let (text, count) = (args.string(1)?, args.integer(2)?.max(0) as usize);
     let text = text.as_bytes();
     let length = text.len().checked_mul(count).filter(|length| *length < HEAP_BYTES_MAX);

@@ -120,7 +120,7 @@ fn bits_of(number: f64) -> u64 {
     if number >= TWO_TO_63 { to_integer(number - TWO_TO_63) as u64 ^ 1 << 63 } else { to_integer(number) as u64 }
 }
 
-fn pack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<mlua::String> {
+fn pack(lua: &Lua, caller: &Caller<'_>, values: &MultiValue) -> mlua::Result<mlua::LuaString> {
     let args = Args::new(lua, values);
     let text = args.string(1)?;
     let text = text.as_bytes();

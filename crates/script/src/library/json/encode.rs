@@ -5,7 +5,7 @@ use crate::caller::{Caller, check_room};
 use crate::failure::at_caller;
 use crate::library::args::type_name;
 use crate::numbers::{number_in, put_general};
-use mlua::{Lua, String as LuaString, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 use std::io::Write as _;
 
 /// The number of bytes of a string that are written between two chances to suspend the script.
