@@ -36,6 +36,7 @@ mod flash_walks;
 mod form_changes;
 mod full_replies;
 mod full_store;
+mod functions;
 mod graph;
 mod graph_drop;
 mod graph_load;
