@@ -528,7 +528,8 @@ fn more_values_than_a_state_has_references_are_an_error() {
     let mut machine = Machine::new().expect("a stack");
     let words = "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't', ";
     let before = format!(
-        "local t = {{}} for i = 1, 7990 do t[i] = 'x' .. i end local short = {{}} for i = 1, 4500 do short[i] = t[i] end \
+        "local t = {{}} for i = 1, 7990 do t[i] = 'x' .. i end \
+         local short = {{}} for i = 1, 4500 do short[i] = t[i] end \
          local function grow(f, n, ...) if n == 0 then return f(...) end return grow(f, n - 1, {}...) end ",
         words.repeat(6)
     );
