@@ -156,6 +156,10 @@ fn texts_of_patterns_and_orders_without_sorting_are_those_of_redis() {
             "EXISTS to",
             "SORT_RO list ALPHA STORE to",
             "EVAL return{redis.call('sort',KEYS[1],'by','w:*','get','x:*')} 1 list",
+            "SADD texts b aaa a azz z aa 11 9 c",
+            "EVAL return{redis.call('sort',KEYS[1],'by','nosort')} 1 texts",
+            "EVAL return{redis.call('sort',KEYS[1],'by','nosort','desc','limit','1','3')} 1 texts",
+            "EVAL return{redis.call('sort_ro',KEYS[1],'by','nosort','get','#','get','x:*')} 1 texts",
             "HELLO 3",
             "SORT list BY w:* GET x:*",
         ]

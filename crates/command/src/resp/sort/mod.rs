@@ -18,6 +18,7 @@ use super::collection;
 use super::error::ErrorReply;
 use super::found::{self, STEP_BYTES};
 use super::number::float;
+use super::session::CommandOrigin;
 use super::state::walk::{Walk, order_of};
 use super::stored::{self, Destination};
 use super::typed::{KeyParts, live};
@@ -129,8 +130,10 @@ impl<'c> Sort<'c> {
         let options = SortOptions::read(call, args.after_first(), may_store)?;
         // The key is not locked, so another client may change the value after this look.
         let reads_elements = !call.collects_replies && options.store.is_none();
+        // The order of a set is arbitrary. A stored list and a script get a definite one, as in Redis.
+        let is_ordered = options.store.is_some() || call.session.origin == CommandOrigin::Script;
         let sort = with_source(call, key, |source| {
-            let mut sort = Self::of(key, options, source);
+            let mut sort = Self::of(key, options, is_ordered, source);
             if let Some(source) = source.filter(|_| reads_elements && !sort.is_long()) {
                 let (first, count) = sort.collected();
                 sort.elements = Some(source.elements(first, count, sort.is_reverse())?);
@@ -143,12 +146,12 @@ impl<'c> Sort<'c> {
         Ok(sort)
     }
 
-    /// Returns a request for the value `source`. Reads no elements.
-    fn of(key: &'c [u8], options: SortOptions<'c>, source: Option<&SortedValue<'_>>) -> Self {
+    /// Returns a request for the value `source`. If `is_ordered`, the elements of a set are sorted even if `BY` names
+    /// no key. Reads no elements.
+    fn of(key: &'c [u8], options: SortOptions<'c>, is_ordered: bool, source: Option<&SortedValue<'_>>) -> Self {
         let (len, mut order) = (source.map_or(0, SortedValue::len), options.order());
         let is_set = matches!(source, Some(SortedValue::Set(_)));
-        if is_set && order == SortOrder::Unsorted && options.store.is_some() {
-            // The order of a set is arbitrary.
+        if is_set && order == SortOrder::Unsorted && is_ordered {
             order = SortOrder::Texts;
         }
         let (skipped, most) = options.limit;
