@@ -33,7 +33,6 @@ use super::error::ErrorReply;
 use crate::clients::client_info::Unblock;
 use crate::context::WorkerContext;
 use crate::memory::budget::MemoryUse;
-use crate::metrics::command_stats::Outcome;
 use crate::push::waiters::{ENTRY_BYTES, Handoff, TurnEnd, WaitKey, WaitKind};
 use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::catalog;
@@ -271,7 +270,8 @@ fn continue_command(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
         (_, TimeoutReply::Zero) => reply::int(held, 0),
         (_, TimeoutReply::Zeros) => super::server::put_zeros(held),
     }
-    statistics::ended(call, StatKey::of_command(entry), Outcome::Done, b"");
+    let outcome = statistics::outcome(held, false, call.ctx);
+    statistics::ended(call, StatKey::of_command(entry), outcome, b"");
     send_held(call, waits)
 }
 

@@ -1,6 +1,6 @@
 //! Tests of `INFO` and of the statistics by command, compared with Debian's Redis.
 
-use crate::common::redis::{Redis, Replies, both, request, resp};
+use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr};
 use crate::common::{start, wait_until};
 use gannet_server::start::ServerConfig;
 use std::collections::{BTreeMap, BTreeSet};
@@ -325,6 +325,26 @@ fn command_and_error_statistics_count_as_redis_and_reset_as_redis() {
         assert_eq!(ours[name], theirs[name], "{name}");
     }
     assert_eq!((ours.get("cmdstat_set"), theirs.get("cmdstat_set")), (None, None));
+    running.stop();
+}
+
+#[test]
+fn an_unblocked_wait_counts_as_an_error_as_in_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let [ours, theirs] = [resp_addr(&running), redis.addr].map(|addr| {
+        let [mut waiting, mut control] = [(); 2].map(|()| Replies::connect(addr));
+        let id = waiting.text("CLIENT ID");
+        assert_eq!(control.text("CONFIG RESETSTAT"), "+OK");
+        waiting.client.send(&request(&[b"BLPOP", b"none", b"0"]));
+        wait_until("the client waits", || info(&mut control, &["clients"]).contains("\r\nblocked_clients:1\r\n"));
+        assert_eq!(control.text(&format!("CLIENT UNBLOCK {} ERROR", &id[1..])), ":1");
+        assert!(waiting.next().starts_with(b"-UNBLOCKED "));
+        let text = info(&mut control, &["everything"]);
+        let (fields, counts) = (fields(&text), counts(&text));
+        let errors = ["errorstat_UNBLOCKED", "total_error_replies"].map(|name| fields.get(name).cloned());
+        (errors, counts.get("blpop").copied())
+    });
+    assert_eq!(ours, theirs);
     running.stop();
 }
 
