@@ -205,6 +205,7 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
     match step {
         Ok(()) | Err(SessionWait::Close) => {
             let (entry, is_lone) = (transaction.entry, transaction.is_single_command);
+            let exec_name = transaction.exec_name;
             let entry = entry.unwrap_or_else(|| catalog::entry("exec"));
             let ready = std::mem::replace(&mut call.ctx.ready, transaction.ready);
             call.ctx.op_begun = transaction.begun;
@@ -215,7 +216,7 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
                 call.session.answers = Answers::SkipNext;
             }
             if !is_lone && call.ctx.push.watch.watched.has_monitors() {
-                pubsub::send_to_monitors(call, Some(catalog::entry("exec")), b"EXEC", std::iter::empty());
+                pubsub::send_to_monitors(call, Some(catalog::entry("exec")), &exec_name, std::iter::empty());
             }
             let line = if is_lone { &b""[..] } else { b"EXEC" };
             statistics::ended(call, StatKey::of_command(entry), Outcome::Done, line);

@@ -218,6 +218,9 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             call.session.last = entry.map_or("", |entry| entry.name);
             call.session.is_counted = false;
             call.at += consumed;
+            if let (Some(transaction), Ok(name)) = (call.session.under_way.as_deref_mut(), name.try_into()) {
+                transaction.exec_name = name;
+            }
             // A command that takes several visits continues after the worker has served other sessions.
             let is_long = |transaction: &Transaction| transaction.is_single_command && !transaction.has_script;
             let is_long = call.session.under_way.as_deref().is_some_and(is_long);

@@ -281,6 +281,23 @@ fn password_on_the_default_user_requires_auth_in_both_protocols() {
 }
 
 #[test]
+fn acl_log_shows_the_name_of_the_refused_login_as_the_client_wrote_it() {
+    let (redis, running) = (Redis::start(), start(served()));
+    let [ours, theirs] = [addr(&running), redis.addr].map(|addr| {
+        let [mut client, mut admin] = [(); 2].map(|()| Replies::connect(addr));
+        ["AUTH", "Auth", "auth", "HELLO 3 AUTH", "hello 2 auth"].map(|line| {
+            assert!(ask(&mut client, &format!("{line} nobody pw")).starts_with("-WRONGPASS"), "{line}");
+            let log = ask(&mut admin, "ACL LOG 1");
+            assert_eq!(ask(&mut admin, "ACL LOG RESET"), "+OK\r\n");
+            log.split_once("object\r\n").and_then(|(_, rest)| Some(rest.split_once("username")?.0.to_owned()))
+        })
+    });
+    assert!(ours.iter().all(Option::is_some));
+    assert_eq!(ours, theirs);
+    running.stop();
+}
+
+#[test]
 fn passwords_do_not_appear_in_slow_log_acl_log_or_monitor() {
     let running = start(served());
     running.shared().workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(Some(0)));

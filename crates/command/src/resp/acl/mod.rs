@@ -44,7 +44,7 @@ use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::session::{OutsideWait, is_token, take_auth_wait, update_restriction};
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
-use protocol::resp::{Args, Version, reply};
+use protocol::resp::{Args, Limits, Parsed, Parser, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, hex, numbers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -325,8 +325,8 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     call.counters().auth_cmds.add(1);
     let Some(user) = admitted else {
         call.counters().auth_errors.add(1);
-        let command: &[u8] = if call.session.last == "hello" { b"HELLO" } else { b"AUTH" };
-        log_refusal(call, "auth", command.to_ascii_lowercase(), name.iter().take(NAME_BYTES_MAX).copied().collect());
+        let command = command_name(call).to_vec();
+        log_refusal(call, "auth", command, name.iter().take(NAME_BYTES_MAX).copied().collect());
         return Err(ErrorReply::WrongPassword.into());
     };
     call.session.user = user;
@@ -336,6 +336,20 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
     call.with_client_info(|client_info| client_info.user = user);
     Ok(())
+}
+
+/// Returns the name of the command that authenticates, as the client wrote it.
+fn command_name<'c>(call: &Call<'c, '_>) -> &'c [u8] {
+    let rest = call.buf.get(call.at..).unwrap_or_default();
+    match Parser::new().parse(rest, &Limits::REDIS) {
+        Parsed::Request { mut args, .. } => args.next().filter(|name| is_login(name)).unwrap_or(b"AUTH"),
+        _ => b"AUTH",
+    }
+}
+
+/// Returns true for the names of the commands with which a client authenticates.
+fn is_login(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"auth") || name.eq_ignore_ascii_case(b"hello")
 }
 
 /// Delays an attempt because of earlier failures from the same source. Returns the wait that has ended.

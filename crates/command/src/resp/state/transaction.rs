@@ -102,6 +102,8 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) replies_dropped: bool,
     /// The command of a single-command transaction. `None` for `EXEC`.
     pub(in crate::resp) entry: Option<&'static CommandSpec>,
+    /// The word `EXEC` as the client wrote it. Monitoring clients see it.
+    pub(in crate::resp) exec_name: [u8; 4],
     /// The bytes of the queued requests, as they were received.
     pub(in crate::resp) queue: Vec<u8>,
     /// The number of queued commands.
@@ -156,6 +158,7 @@ impl Transaction {
             has_failed: false,
             replies_dropped: false,
             entry: None,
+            exec_name: *b"EXEC",
             queue: Vec::new(),
             commands: 0,
             held: Grant::none(budget, budget::MemoryUse::Queued),
