@@ -298,6 +298,22 @@ fn acl_log_shows_the_name_of_the_refused_login_as_the_client_wrote_it() {
 }
 
 #[test]
+fn acl_load_names_a_duplicate_user_and_a_missing_setting() {
+    let path = std::env::temp_dir().join(format!("gannet-twice-{}-{}", std::process::id(), crate::common::io() as u8));
+    std::fs::write(&path, "user ann on nopass\n").expect("a file");
+    let running = start(ServerConfig { acl_file: Some(path.clone()), ..served() });
+    let mut admin = Replies::connect(addr(&running));
+    std::fs::write(&path, "user ann on nopass\nuser bob on\nuser ann off\n").expect("the file");
+    assert_eq!(ask(&mut admin, "ACL LOAD"), "-ERR line 3: Duplicate user 'ann' found\r\n");
+    running.stop();
+    let _ = std::fs::remove_file(&path);
+    let running = start(served());
+    let refused = ask(&mut Replies::connect(addr(&running)), "ACL LOAD");
+    assert!(refused.contains("not configured to use an ACL file: set listen.acl_file"), "{refused}");
+    running.stop();
+}
+
+#[test]
 fn passwords_do_not_appear_in_slow_log_acl_log_or_monitor() {
     let running = start(served());
     running.shared().workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(Some(0)));

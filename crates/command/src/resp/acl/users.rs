@@ -391,7 +391,7 @@ impl std::fmt::Display for FileError {
                 write!(f, "a file of users has at most {} MiB; remove users or rules", FILE_BYTES_MAX >> 20)
             }
             Self::NoMemory => write!(f, "{NO_MEMORY}"),
-            Self::None => write!(f, "no file of users is configured: set listen.acl_file"),
+            Self::None => write!(f, "This Redis instance is not configured to use an ACL file: set listen.acl_file"),
             Self::Io(error) => write!(f, "the file cannot be read or written ({error})"),
             Self::Line(line, why) => write!(f, "line {line}: {why}"),
         }
@@ -802,6 +802,11 @@ fn complete_all(users: BTreeMap<Vec<u8>, User>, budget: &Arc<Budget>) -> ByName 
     users.into_iter().map(complete).collect()
 }
 
+/// Returns the reason why a file that lists a user twice is refused.
+pub(super) fn duplicate(name: &[u8]) -> String {
+    format!("Duplicate user '{}' found", name.escape_ascii())
+}
+
 fn parse_lines(
     text: &[u8],
     parse_line: impl Fn(&[u8]) -> Result<Option<User>, String>,
@@ -811,8 +816,9 @@ fn parse_lines(
         let wrong = |why: &str| FileError::Line(number + 1, why.to_owned());
         let Some(mut user) = parse_line(line).map_err(|why| wrong(&why))? else { continue };
         user.rights.shrink();
-        if users.insert(user.name.clone(), user).is_some() {
-            return Err(wrong("the user is listed twice"));
+        let name = user.name.clone();
+        if users.insert(name.clone(), user).is_some() {
+            return Err(wrong(&duplicate(&name)));
         }
         if users.len() > USERS_MAX {
             return Err(wrong("there are more than 1000 users"));

@@ -2,7 +2,7 @@
 //! users remain as they are.
 
 use super::rights::{Rights, role_of};
-use super::users::{FileError, NAME_BYTES_MAX, USERS_MAX, User, is_name, parse_line};
+use super::users::{FileError, NAME_BYTES_MAX, USERS_MAX, User, duplicate, is_name, parse_line};
 use crate::clients::argon2id::{Argon2idHash, PASSWORD_BYTES_MAX};
 
 /// A line of the file: its text, and its user if it has one.
@@ -85,7 +85,7 @@ impl UsersFile {
             if let Some(user) = &user
                 && file.place(&user.name).is_some()
             {
-                return Err(wrong("the user is listed twice".to_owned()));
+                return Err(wrong(duplicate(&user.name)));
             }
             file.lines.push(FileLine { text: line.to_vec(), user });
         }
