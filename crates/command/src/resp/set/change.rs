@@ -5,7 +5,7 @@ use crate::resp::call::{Call, Run};
 use crate::resp::catalog::words;
 use crate::resp::collection::{self, Effect};
 use crate::resp::slices::Slices;
-use crate::resp::typed::{self, Edited};
+use crate::resp::typed::Edited;
 use protocol::resp::Args;
 use record::{Name, TextSets};
 
@@ -64,8 +64,8 @@ pub(in crate::resp) fn smove<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
         return Ok(());
     }
     if call.session.done < ADDED {
-        typed::room_to_store(call, element.len() as u64)?;
-        let (is_new, _) = collection::change::<TextSets, _>(call, to, &mut |_, set| {
+        // The other set shrinks by as much, so a full store executes the move as it executes removals.
+        let (is_new, _) = collection::change_sparing::<TextSets, _>(call, to, &mut |_, set| {
             let is_new = set.add(&name)?;
             Ok(if is_new { Edited::Store(true) } else { Edited::Keep(false) })
         })?;

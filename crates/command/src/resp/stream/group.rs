@@ -81,7 +81,7 @@ pub(in crate::resp) fn xgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     }
     if name[..] == *b"destroy" {
         empty_group(call, ("xgroup", args), [key, group])?;
-    } else {
+    } else if name[..] != *b"setid" {
         typed::room_to_store(call, 0)?;
     }
     let now_ms = super::claim::now_ms(call);
