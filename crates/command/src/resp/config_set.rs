@@ -322,8 +322,8 @@ pub fn changed_settings(shared: &Shared) -> Vec<ChangedSetting> {
     shared.live.changed().into_iter().filter_map(value).collect()
 }
 
-/// Applies the settings that [`changed_settings`] returned in the process that handed over. Returns a text for each that
-/// cannot be applied.
+/// Applies the settings that [`changed_settings`] returned in the process that handed over. Returns a text for each
+/// that cannot be applied.
 pub fn restore_settings(shared: &Shared, settings: &[ChangedSetting]) -> Vec<String> {
     let restore = |(name, number, value): &ChangedSetting| {
         let namespace = Some(Namespace(*number)).filter(|of| usize::from(of.0) < Namespace::MAX);

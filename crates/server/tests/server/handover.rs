@@ -417,8 +417,8 @@ fn clients_from_before_a_password_was_set_go_on_without_it_in_the_next_server() 
     late.ask(b"PING\r\n", b"+PONG\r\n");
     issuer.ask(b"CONFIG SET requirepass secret\r\n", b"+OK\r\n");
     late.ask(b"AUTH secret\r\n", b"+OK\r\n");
-    let mut stranger = Client::connect(resp);
-    stranger.ask(b"GET k\r\n", b"-NOAUTH Authentication required.\r\n");
+    let mut unknown = Client::connect(resp);
+    unknown.ask(b"GET k\r\n", b"-NOAUTH Authentication required.\r\n");
     let mut running = running;
     for _ in 0..2 {
         let successor = successor_of(&running, &config);
@@ -426,7 +426,7 @@ fn clients_from_before_a_password_was_set_go_on_without_it_in_the_next_server() 
         for client in [&mut issuer, &mut early, &mut late] {
             client.ask(b"GET k\r\n", b"$1\r\nv\r\n");
         }
-        for client in [&mut stranger, &mut Client::connect(resp)] {
+        for client in [&mut unknown, &mut Client::connect(resp)] {
             client.ask(b"GET k\r\n", b"-NOAUTH Authentication required.\r\n");
         }
     }
