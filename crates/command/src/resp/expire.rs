@@ -12,7 +12,7 @@ use crate::visit::clock::Moment;
 use crate::visit::out::OutBuffer;
 use base::clock::UnixMillis;
 use protocol::resp::Args;
-use segment::{Attempts, Expire, Loaded, Replaced, Replacement};
+use segment::{Attempts, Expire, Item, Loaded, Replaced, Replacement};
 
 /// The unit of a deadline in an argument, and the instant from which the deadline counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +138,23 @@ impl Options {
     }
 }
 
+/// The time to live in milliseconds from which on the store may shorten an expiry. Its maximum is 2^32 s from the
+/// creation of the item's segment, which may be years old.
+const SHORTENED_MS_MIN: u64 = ((1 << 32) - 10 * 366 * 86_400) * 1000;
+
+/// Returns the expiry for which the store would record `next`, for a comparison with the `present` one of an item: it
+/// is rounded down to its unit, and one that the store may have shortened as the present one is the same as that.
+fn recorded(present: Expire, next: Expire, now: UnixMillis) -> Expire {
+    match (present, next) {
+        (Expire::At(there), Expire::At(at)) if there.ms_since(now) >= SHORTENED_MS_MIN && at > there => present,
+        (_, Expire::At(at)) if at > now => {
+            let unit = next.unit_ms(now);
+            Expire::At(UnixMillis(at.0 / unit * unit))
+        }
+        _ => next,
+    }
+}
+
 fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
     let bytes = args.next().unwrap_or_default();
     let time = args.next().unwrap_or_default();
@@ -154,7 +171,8 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
             typed::is_there(call, &key)?;
             continue;
         }
-        if !live(item, call.ctx.view()).is_some_and(|item| options.allow(item.expire, next)) {
+        let allows = |item: Item<'_>| options.allow(item.expire, recorded(item.expire, next, moment.now));
+        if !live(item, call.ctx.view()).is_some_and(allows) {
             break false;
         }
         let new = if past { Replacement::Remove } else { Replacement::Expire(next) };
@@ -276,6 +294,20 @@ mod tests {
             assert_eq!(seconds_left(stored_ms, now_ms), ttl_ms / 1000, "{ttl_ms} ms");
         }
         assert_eq!([1499, 1500].map(|left_ms| seconds_left(now_ms + left_ms, now_ms)), [1, 2], "to the nearest second");
+    }
+
+    #[test]
+    fn an_expiry_is_not_later_than_what_the_store_recorded_for_it() {
+        let now = UnixMillis(1_700_000_000_000);
+        let at = |ms| Expire::At(now.plus_ms(ms));
+        const DAY_MS: u64 = 86_400_000;
+        assert_eq!(recorded(at(DAY_MS), at(DAY_MS + 7), now), at(DAY_MS + 7), "exact");
+        assert_eq!(recorded(at(30 * DAY_MS), at(30 * DAY_MS + 7), now), at(30 * DAY_MS), "to 10 ms");
+        assert_eq!(recorded(at(400 * DAY_MS), at(400 * DAY_MS + 7), now), at(400 * DAY_MS), "to a second");
+        let far = at(u64::from(u32::MAX) * 1000 - 5000);
+        assert_eq!(recorded(far, Expire::At(UnixMillis(1 << 60)), now), far, "shortened");
+        assert_eq!(recorded(far, at(400 * DAY_MS), now), at(400 * DAY_MS), "an earlier one");
+        assert_eq!(recorded(far, Expire::At(UnixMillis(5)), now), Expire::At(UnixMillis(5)), "a past one");
     }
 
     #[test]

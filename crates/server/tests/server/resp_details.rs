@@ -537,3 +537,23 @@ fn info_and_config_report_true_facts_on_the_process() {
     assert_eq!(ours.text("CONFIG GET dir"), format!("*2 $3 dir ${} {folder}", folder.len()));
     running.stop();
 }
+#[test]
+fn expiry_that_the_store_has_rounded_or_shortened_is_not_later_the_second_time() {
+    same_replies(&[
+        "SET k v EX 100",
+        "EXPIREAT k 99999999999 GT",
+        "EXPIREAT k 99999999999 GT",
+        "EXPIREAT k 99999999999 LT",
+        "PEXPIREAT k 4102444800123 LT",
+        "PEXPIREAT k 4102444800123 LT",
+        "PEXPIREAT k 4102444800123 GT",
+        "PEXPIREAT k 4102444802123 GT",
+        "PEXPIREAT k 4102444802123 GT",
+        "PEXPIREAT k 4102444802123 XX",
+        "PERSIST k",
+        "EXPIREAT k 99999999999 GT",
+        "EXPIREAT k 1 GT",
+        "EXISTS k",
+    ]);
+}
+
