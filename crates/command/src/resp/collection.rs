@@ -175,7 +175,7 @@ fn changed<C: Collection, T>(
 }
 
 /// Changes the collection under a key, and sends `event` to subscribers if it was changed, and `del` if no elements are
-/// left.
+/// left. A command that changes the collection in several steps sends `event` only once, after the first change.
 pub(super) fn change_and_notify<C: Collection, T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -183,8 +183,14 @@ pub(super) fn change_and_notify<C: Collection, T>(
     edit: &mut Change<'_, C, T>,
 ) -> Result<T, Interrupt> {
     let (answer, effect) = change::<C, T>(call, bytes, edit)?;
-    notify(call, bytes, event, effect);
+    notify_once(call, bytes, event, effect);
     Ok(answer)
+}
+
+/// Sends the events of one of a command's changes to its key as [`notify`] does, but `event` only for the first.
+pub(super) fn notify_once(call: &mut Call<'_, '_>, bytes: &[u8], event: KeyEvent, effect: Effect) {
+    let is_changed = effect.is_changed && !std::mem::replace(&mut call.session.is_published, true);
+    notify(call, bytes, event, Effect { is_changed, ..effect });
 }
 
 /// Sends the events of a change, and counts it.

@@ -557,3 +557,38 @@ fn expiry_that_the_store_has_rounded_or_shortened_is_not_later_the_second_time()
     ]);
 }
 
+
+/// Returns a request of `count` words behind `head`.
+fn many(head: &str, count: usize, word: impl Fn(usize) -> String) -> String {
+    (0..count).fold(head.to_owned(), |line, number| line + " " + &word(number))
+}
+
+#[test]
+fn command_that_takes_many_steps_sends_each_event_once() {
+    let (member, scored) = (|n: usize| format!("m{n}"), |n: usize| format!("{n} m{n}"));
+    let lines = [
+        many("RPUSH l", 3000, member),
+        "LPOP l 1000".to_owned(),
+        "RPOP l 100000".to_owned(),
+        many("RPUSH l", 3000, |n| format!("e{}", n % 3)),
+        "LREM l 0 e1".to_owned(),
+        "LREM l -900 e2".to_owned(),
+        "LMPOP 1 l LEFT COUNT 600".to_owned(),
+        many("SADD s", 3000, member),
+        many("SADD s", 3001, member),
+        many("SREM s", 500, member),
+        "SPOP s 1000".to_owned(),
+        "SPOP s 100000".to_owned(),
+        many("ZADD z", 3000, scored),
+        many("ZREM z", 500, member),
+        "ZPOPMIN z 1000".to_owned(),
+        "ZMPOP 1 z MAX COUNT 500".to_owned(),
+        "ZPOPMAX z 100000".to_owned(),
+        many("SADD s", 200, member),
+        many("SREM s", 200, member),
+        "LPOP l".to_owned(),
+        "LPOP l 2".to_owned(),
+    ];
+    same_events(&lines.each_ref().map(String::as_str), 40);
+}
+

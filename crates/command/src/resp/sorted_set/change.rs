@@ -201,9 +201,7 @@ fn add<'c, const N: usize>(
         // The sorted set was removed after an earlier visit of this command added elements. The command restarts.
         let Some(added) = added else { return Err(Slices::restart(call)) };
         call.session.sum += added;
-        if effect.is_changed && !std::mem::replace(&mut call.session.is_published, true) {
-            collection::notify(call, key, KeyEvent::ZADD, effect);
-        }
+        collection::notify_once(call, key, KeyEvent::ZADD, effect);
     }
     call.int(call.session.sum - if call.collects_replies { CHECKED } else { UNCHECKED });
     Ok(())
@@ -247,8 +245,7 @@ pub(in crate::resp) fn zrem<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
             Ok(if removed > 0 { Edited::Store(removed) } else { Edited::Keep(0) })
         })?;
         call.session.sum += removed;
-        let is_new = effect.is_changed && !std::mem::replace(&mut call.session.is_published, true);
-        collection::notify(call, key, KeyEvent::ZREM, Effect { is_changed: is_new, ..effect });
+        collection::notify_once(call, key, KeyEvent::ZREM, effect);
     }
     call.int(call.session.sum);
     Ok(())
