@@ -592,3 +592,17 @@ fn command_that_takes_many_steps_sends_each_event_once() {
     same_events(&lines.each_ref().map(String::as_str), 40);
 }
 
+#[test]
+fn zero_with_a_sign_that_is_added_to_a_new_element_keeps_it_in_the_reply() {
+    same_replies(&[
+        "ZINCRBY z -0 a",
+        "ZSCORE z a",
+        "ZINCRBY z -0 a",
+        "ZADD z INCR -0 b",
+        "ZADD z -0 c",
+        "ZRANGE z 0 -1 WITHSCORES",
+        "ZINCRBY z -1 a",
+        "ZINCRBY z 1 a",
+    ]);
+}
+

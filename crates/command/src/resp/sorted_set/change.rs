@@ -7,6 +7,7 @@ use crate::resp::catalog::lower;
 use crate::resp::catalog::words;
 use crate::resp::collection::{self, Effect};
 use crate::resp::error::ErrorReply;
+use crate::resp::number::double;
 use crate::resp::slices::{self, FIELDS_A_SLICE, Slices};
 use crate::resp::typed::{self, Edited};
 use crate::visit::progress::SessionWait;
@@ -209,13 +210,14 @@ fn add<'c, const N: usize>(
 
 /// Adds to the score of an element, and replies with the new one, or with null if the conditions exclude the change.
 fn increment(call: &mut Call<'_, '_>, key: &[u8], options: AddOptions, (given, text): (&[u8], &[u8])) -> Run {
-    let given = score(given)?;
+    // As in Redis, the reply for a new element has the sign of a zero, and the score has not.
+    let given = double(given)?;
     typed::room_to_store(call, 0)?;
     let new = collection::change_and_notify::<SortedSets, _>(call, key, KeyEvent::ZINCR, &mut |_, set| {
         let old = set.score(text)?;
         match options.new_score(old, given)? {
             Some(new) if old != Some(new) => {
-                set.set(text, old, new)?;
+                set.set(text, old, new + 0.0)?;
                 Ok(Edited::Store(Some(new)))
             }
             new => Ok(Edited::Keep(new)),
