@@ -152,7 +152,7 @@ impl CommandSpec {
             return [(0, 0); 2];
         }
         if matches!(last, COUNTED | STORED | STREAMED) {
-            return movable_places(self.keys, words);
+            return movable_places(self, words);
         }
         let behind =
             if last < 0 { (args + 2).saturating_sub(usize::from(last.unsigned_abs())) } else { last as usize + 1 };
@@ -198,11 +198,12 @@ pub(super) const STORED: i8 = i8::MIN + 1;
 
 /// Returns the positions of keys that depend on other arguments, as [`CommandSpec::keys_places`] does.
 #[cold]
-fn movable_places((first, last, step): (i8, i8, i8), words: Args<'_>) -> [(usize, usize); 2] {
+fn movable_places(entry: &CommandSpec, words: Args<'_>) -> [(usize, usize); 2] {
+    let (first, last, step) = entry.keys;
     let before = first as usize - 1;
     match (last, before) {
         (STREAMED, _) => [streamed_place(words), (0, 0)],
-        (STORED, _) => [(before, 1), stored_place(words)],
+        (STORED, _) => [(before, 1), stored_place(words, words_before_options(entry.name))],
         (_, 0) => [(0, 1), counted_place(2, words, 1)],
         _ => [counted_place(before, words, step as usize), (0, 0)],
     }
@@ -216,10 +217,20 @@ pub(super) fn counted_place(before: usize, words: Args<'_>, step: usize) -> (usi
     (before, count.min(words.len().saturating_sub(before)))
 }
 
-/// Returns the position of the key behind the last word `STORE` or `STOREDIST`: the number of arguments before it, and
-/// 1, or 0 if there is none.
-fn stored_place(words: Args<'_>) -> (usize, usize) {
-    let (mut place, mut options) = ((0, 0), words.after_first());
+/// Returns the number of arguments before the options of a command that may store its result. No member of
+/// `GEORADIUSBYMEMBER` is an option, whatever its text.
+fn words_before_options(name: &str) -> u32 {
+    match name {
+        "georadius" => 5,
+        "georadiusbymember" => 4,
+        _ => 1,
+    }
+}
+
+/// Returns the position of the key behind the last word `STORE` or `STOREDIST` among the options, which follow `before`
+/// arguments: the number of arguments before the key, and 1, or 0 if there is none.
+fn stored_place(words: Args<'_>, before: u32) -> (usize, usize) {
+    let (mut place, mut options) = ((0, 0), words.split(before).1);
     while let Some(word) = options.next() {
         let passed = match &lower(word)[..] {
             b"store" | b"storedist" if options.len() > 0 => {

@@ -606,3 +606,21 @@ fn zero_with_a_sign_that_is_added_to_a_new_element_keeps_it_in_the_reply() {
     ]);
 }
 
+#[test]
+fn member_with_the_name_of_an_option_names_no_key() {
+    same_replies(&[
+        "GEOADD g 1 1 store 1 1.001 storedist",
+        "COMMAND GETKEYS GEORADIUSBYMEMBER g store 1 km",
+        "COMMAND GETKEYS GEORADIUSBYMEMBER g storedist 1 km ASC",
+        "COMMAND GETKEYS GEORADIUSBYMEMBER g store 1 km STORE d",
+        "COMMAND GETKEYS GEORADIUSBYMEMBER g a 1 km STOREDIST d",
+        "COMMAND GETKEYS GEORADIUS g 1 1 1 km STORE d",
+        "COMMAND GETKEYS SORT store BY store GET store",
+        "ACL SETUSER u on nopass +@all ~g ~d",
+        "AUTH u x",
+        "GEORADIUSBYMEMBER g store 1 km ASC",
+        "GEORADIUSBYMEMBER g store 1 km STORE d",
+        "GEORADIUSBYMEMBER g storedist 1 km STOREDIST e",
+        "ZRANGE d 0 -1",
+    ]);
+}
