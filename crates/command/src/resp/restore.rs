@@ -1,14 +1,15 @@
 //! `RESTORE`: stores a value that `DUMP` or another server has written.
 //!
 //! ```text
-//!   payload ──> checksum ──> elements, which are checked ──> lock of the key ──> old value removed, elements stored
+//!   payload ──> checksum ──> elements, which are checked ──> lock of the key ──> old value replaced, others added
 //!                       └──> string: stored at once
 //! ```
 //!
 //! Each step takes several visits if the payload is long. The elements of a stream are not retained when they were
 //! checked, but read once more to be stored. No value is changed before all elements are known to be
 //! valid, and the store has room for them. If other writers then use up that room, the command waits for the background
-//! to free some ([`typed::waits_for_room`]). If none is freed, no part of the value stays, and the old value is lost.
+//! to free some ([`typed::waits_for_room`]). If none is freed, no part of the value stays. The old value is then lost,
+//! unless the first elements could not be stored.
 
 use super::catalog::lower;
 use super::collection;
@@ -159,11 +160,12 @@ fn restore_over_visits<'c>(call: &mut Call<'c, '_>, request: &Restore<'c>, mut w
             Err(state.into())
         }
         Err(fault) => {
-            if matches!(work.stage, RestoreStage::Store { is_begun: true, .. }) {
-                if typed::waits_for_room(call, &fault, &mut work.full_since) {
-                    slices::retain_work(call, StringWork::Restore(work));
-                    return Err(SessionWait::Yield.into());
-                }
+            let RestoreStage::Store { is_begun: true, has_part, .. } = work.stage else { return Err(fault) };
+            if typed::waits_for_room(call, &fault, &mut work.full_since) {
+                slices::retain_work(call, StringWork::Restore(work));
+                return Err(SessionWait::Yield.into());
+            }
+            if has_part {
                 match remove(call, request.bytes) {
                     // The next visit finds the same fault and tries again to remove the part of the value.
                     Err(Interrupt::State(state)) => {
@@ -224,7 +226,7 @@ fn read(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) 
             return Err(ErrorReply::ClientMemory.into());
         }
         work.stage = match is_end {
-            true => RestoreStage::Store { done: 0, is_begun: false, tries: 0 },
+            true => RestoreStage::Store { done: 0, is_begun: false, has_part: false, tries: 0 },
             false => RestoreStage::Read(Box::new(reader.pause())),
         };
         check_slice(call)?;
@@ -335,17 +337,17 @@ fn remove(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
 
 /// Stores the elements that are left. The transaction of this command has locked the key.
 fn store_elements(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) -> Run {
-    let RestoreStage::Store { done, is_begun, tries } = &mut work.stage else { return Ok(()) };
+    let RestoreStage::Store { done, is_begun, has_part, tries } = &mut work.stage else { return Ok(()) };
     let elements = &work.elements;
     if !*is_begun && request.is_past {
         return end_past(call, request);
     }
-    begin_to_store(call, request, is_begun, elements.text_bytes())?;
+    begin_to_store(call, is_begun, elements.text_bytes())?;
     while *done < elements.len() {
         let next = (*done + ELEMENTS_AN_EDIT).min(elements.len());
         if store_some(call, request, elements, *done..next)? {
             call.ops += (next - *done) * OPS_AN_ELEMENT;
-            *done = next;
+            (*done, *has_part) = (next, true);
         } else if has_ended(call, request) {
             break;
         } else {
@@ -361,12 +363,11 @@ fn store_elements(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut Res
     end(call, request)
 }
 
-/// Removes the old value, unless `is_begun`, if the store has room for the new one of `bytes` bytes.
-fn begin_to_store(call: &mut Call<'_, '_>, request: &Restore<'_>, is_begun: &mut bool, bytes: usize) -> Run {
+/// Begins to store, unless `is_begun`, if the store has room for the new value of `bytes` bytes.
+fn begin_to_store(call: &mut Call<'_, '_>, is_begun: &mut bool, bytes: usize) -> Run {
     if !*is_begun {
         let room = 2 * bytes + (4 * bytes).min(EDITED_BYTES_MAX);
         typed::room_to_store(call, room as u64)?;
-        remove(call, request.bytes)?;
         *is_begun = true;
     }
     Ok(())
@@ -386,12 +387,12 @@ fn read_again(call: &Call<'_, '_>, request: &Restore<'_>, work: &mut StreamResto
 
 /// Reads the elements of a stream once more and stores them. The transaction of this command has locked the key.
 fn store_stream(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) -> Run {
-    let RestoreStage::Store { is_begun, tries, .. } = &mut work.stage else { return Ok(()) };
+    let RestoreStage::Store { is_begun, has_part, tries, .. } = &mut work.stage else { return Ok(()) };
     if !*is_begun && request.is_past {
         return end_past(call, request);
     }
     if !*is_begun {
-        begin_to_store(call, request, is_begun, work.stream.bytes)?;
+        begin_to_store(call, is_begun, work.stream.bytes)?;
         work.stream = StreamRestore::default();
     }
     loop {
@@ -400,7 +401,9 @@ fn store_stream(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut Resto
         }
         let count = work.stream.intake.complete();
         call.ops += READ_OPS + count * OPS_AN_ELEMENT;
-        if count > 0 && !stream::restore_some(call, request.bytes, request.expire, &mut work.stream)? {
+        if count > 0 && stream::restore_some(call, request.bytes, request.expire, &mut work.stream)? {
+            *has_part = true;
+        } else if count > 0 {
             if has_ended(call, request) {
                 break;
             }
@@ -421,7 +424,8 @@ fn has_ended(call: &Call<'_, '_>, request: &Restore<'_>) -> bool {
     matches!(request.expire, Expire::At(at) if at <= call.ctx.now)
 }
 
-/// Stores elements. Returns false, and stores nothing, if those before them are not there any more.
+/// Stores elements: the first ones in place of the old value. Returns false, and stores nothing, if those before them
+/// are not there any more.
 fn store_some(
     call: &mut Call<'_, '_>,
     request: &Restore<'_>,
@@ -467,8 +471,9 @@ fn store_members<C: Restored>(
     elements: &RestoredElements,
     range: std::ops::Range<usize>,
 ) -> Result<bool, Interrupt> {
-    let (is_there, _) = collection::change::<C, _>(call, request.bytes, &mut |old, edit| {
-        if old.is_none() && range.start > 0 {
+    let is_first = range.start == 0;
+    let (is_there, _) = collection::change_from::<C, _>(call, request.bytes, is_first, &mut |old, edit| {
+        if old.is_none() && !is_first {
             return Ok(Edited::Keep(false));
         }
         for at in range.clone() {
@@ -489,7 +494,8 @@ fn store_fields(
     let now_ms = call.ctx.now.0;
     // The event follows the last field.
     call.session.is_published = true;
-    typed::edit_record(call, request.bytes, None, KeyEvent::RESTORE, &mut |_, edit, _| {
+    let is_first = range.start == 0;
+    typed::edit_record_from(call, request.bytes, (None, is_first), KeyEvent::RESTORE, &mut |_, edit, _| {
         for at in range.clone() {
             let (name, value, detail) = elements.get(at);
             let name = Name::new(name);

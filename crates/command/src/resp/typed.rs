@@ -222,6 +222,18 @@ pub(super) fn edit_record<T>(
     event: KeyEvent,
     edit: &mut EditRecord<'_, T>,
 ) -> Result<T, Interrupt> {
+    edit_record_from(call, bytes, (set, false), event, edit)
+}
+
+/// Edits the record under a key as [`edit_record`] does, or if `is_new`, replaces the value of the key, whatever its
+/// type, by a new record.
+pub(super) fn edit_record_from<T>(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    (set, is_new): (Option<u16>, bool),
+    event: KeyEvent,
+    edit: &mut EditRecord<'_, T>,
+) -> Result<T, Interrupt> {
     let (key, view) = (call.key(bytes), call.ctx.view());
     let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
     let mut moves = None;
@@ -239,7 +251,8 @@ pub(super) fn edit_record<T>(
         let change = Change { view, set, continues, moves: moves.as_mut() };
         let there = KeyParts::new(call.guard, key);
         let mut made = record::Parts::default();
-        let (answer, new, outcome) = match new_record(item.as_ref(), &there, change, (&mut scratch, &mut made), edit) {
+        let old = item.as_ref().filter(|_| !is_new);
+        let (answer, new, outcome) = match new_record(old, &there, change, (&mut scratch, &mut made), edit) {
             Ok(change) => change,
             Err(fault) => break Err(fault.into()),
         };

@@ -392,3 +392,45 @@ fn expiries_of_fields_and_transactions_survive_dump_and_restore() {
     assert_eq!(redis.text("HKEYS late"), "*1 $1 b");
     running.stop();
 }
+
+#[test]
+fn restore_that_fails_to_store_the_first_elements_leaves_the_old_value() {
+    let (redis, running) = (Redis::start(), start(ServerConfig { memory_bytes: 64 << 20, ..both() }));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    for prefix_bytes in [3000, 15_000, 30_000] {
+        theirs.text("DEL z");
+        for number in 0..10 {
+            theirs.text(&format!("ZADD z 0 {}{number}", "p".repeat(prefix_bytes)));
+        }
+        let payload = bulk(&theirs.ask(&[b"DUMP", b"z"])).to_vec();
+        for old in ["SET k old", "RPUSH k old", "HSET k old 1", "ZADD k 1 old"] {
+            ours.text("DEL k");
+            ours.text(old);
+            let reply = ours.ask(&[b"RESTORE", b"k", b"0", &payload, b"REPLACE"]);
+            let is_stored = reply == b"+OK\r\n" && ours.text("ZCARD k") == ":10";
+            let reply = reply.escape_ascii();
+            assert!(is_stored || ours.text("EXISTS k") == ":1" && ours.text("ZCARD k") != ":10", "{old}: {reply}");
+        }
+    }
+    running.stop();
+}
+
+#[test]
+fn restore_replaces_an_old_value_of_any_type() {
+    let running = start(both());
+    let mut ours = resp(&running);
+    let keys = fill_collections(&mut ours, 400, Names::Short);
+    ours.text("HSET hash:1 f v g w");
+    ours.text("XADD stream:1 1-1 f v");
+    for key in keys.iter().map(String::as_str).chain(["hash:1", "stream:1"]) {
+        let payload = bulk(&ours.ask(&[b"DUMP", key.as_bytes()])).to_vec();
+        for old in ["SET k old", "RPUSH k old", "HSET k old 1", "ZADD k 1 old", "SADD k old", "XADD k 9-9 old v"] {
+            ours.text("DEL k");
+            ours.text(old);
+            assert_eq!(ours.ask(&[b"RESTORE", b"k", b"0", &payload, b"REPLACE"]), b"+OK\r\n", "{key}: {old}");
+            // The order of a set depends on the order in which its elements were added.
+            assert_eq!(bulk(&ours.ask(&[b"DUMP", b"k"])).len(), payload.len(), "{key}: {old}");
+        }
+    }
+    running.stop();
+}

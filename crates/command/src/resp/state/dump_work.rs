@@ -137,8 +137,10 @@ pub(in crate::resp) enum RestoreStage {
     Store {
         /// The number of stored elements.
         done: usize,
-        /// True if the old value was removed.
+        /// True if the store had room for the value.
         is_begun: bool,
+        /// True if a part of the value has replaced the old one.
+        has_part: bool,
         /// The number of times that the first element was stored again.
         tries: u32,
     },

@@ -35,7 +35,7 @@ pub(in crate::resp) fn read_some(
     Ok(false)
 }
 
-/// Stores the elements that were read. Returns false if those that were stored before are not there any more.
+/// Stores the elements that were read: the first ones in place of the old value of the key. Returns false if those that were stored before are not there any more.
 pub(in crate::resp) fn restore_some(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -43,7 +43,7 @@ pub(in crate::resp) fn restore_some(
     work: &mut StreamRestore,
 ) -> Result<bool, Interrupt> {
     let (intake, is_stored, before) = (&work.intake, work.is_stored, work.numbers);
-    let (numbers, _) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+    let (numbers, _) = collection::change_from::<Streams, _>(call, key, !is_stored, &mut |old, stream| {
         if old.is_none() && is_stored {
             return Ok(Edited::Keep(None));
         }
