@@ -215,8 +215,8 @@ impl GraphStore {
         self.state.tombstones.set(now_s, age_s);
     }
 
-    /// Returns the time of the clock of tombstones, in seconds: the one that was set last, or in a store that was opened
-    /// again, that of the newest mark in its memory. Returns 0 if there is none.
+    /// Returns the time of the clock of tombstones, in seconds: the one that was set last, or in a store that was
+    /// opened again, that of the newest mark in its memory. Returns 0 if there is none.
     #[must_use]
     pub fn tombstone_clock_s(&self) -> u32 {
         self.state.tombstones.now_s()

@@ -13,7 +13,8 @@ use crate::state::{BatchMark, GraphState, Head, NodeMark};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Returns the time of a change that happens now and follows one at `last`. Several changes may happen in one
-/// millisecond, clocks of several hosts differ, and a clock may be set back, so the time is moved behind a later `last`.
+/// millisecond, clocks of several hosts differ, and a clock may be set back, so the time is moved behind a later
+/// `last`.
 fn time_now(now_ms: u64, last: Option<u64>) -> u64 {
     match last {
         Some(last) if last >= now_ms => (last + 1).min(TIME_MS_MAX),

@@ -214,18 +214,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     let queued = matches!(ran, Err(Interrupt::Queued));
     match ran {
         Ok(()) | Err(Interrupt::Quit | Interrupt::Queued) => {}
-        Err(Interrupt::UnderWay) => {
-            call.session.last = entry.map_or("", |entry| entry.name);
-            call.session.is_counted = false;
-            call.at += consumed;
-            if let (Some(transaction), Ok(name)) = (call.session.under_way.as_deref_mut(), name.try_into()) {
-                transaction.exec_name = name;
-            }
-            // A command that takes several visits continues after the worker has served other sessions.
-            let is_long = |transaction: &Transaction| transaction.is_single_command && !transaction.has_script;
-            let is_long = call.session.under_way.as_deref().is_some_and(is_long);
-            return if is_long { Err(SessionWait::Yield) } else { Ok(()) };
-        }
+        Err(Interrupt::UnderWay) => return begin_transaction(call, entry, name, consumed),
         Err(Interrupt::State(state)) => {
             let is_push =
                 |call: &Call<'_, '_>| entry.is_some_and(|entry| entry.replies_in_pushes(call.out.since(mark)));
@@ -263,6 +252,25 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     call.session.last = entry.map_or("", |entry| entry.name);
     account(call, entry, (name, args), (consumed, (!queued).then_some(outcome)));
     if quits { Err(SessionWait::Close) } else { Ok(()) }
+}
+
+/// Consumes a request that is a transaction of its own, or ends one, which is under way now.
+fn begin_transaction(
+    call: &mut Call<'_, '_>,
+    entry: Option<&'static catalog::CommandSpec>,
+    name: &[u8],
+    consumed: usize,
+) -> Step {
+    call.session.last = entry.map_or("", |entry| entry.name);
+    call.session.is_counted = false;
+    call.at += consumed;
+    if let (Some(transaction), Ok(name)) = (call.session.under_way.as_deref_mut(), name.try_into()) {
+        transaction.exec_name = name;
+    }
+    // A command that takes several visits continues after the worker has served other sessions.
+    let is_long = |transaction: &Transaction| transaction.is_single_command && !transaction.has_script;
+    let is_long = call.session.under_way.as_deref().is_some_and(is_long);
+    if is_long { Err(SessionWait::Yield) } else { Ok(()) }
 }
 
 /// Consumes a request and accounts for it. `outcome` is `None` if the request was queued.

@@ -334,10 +334,10 @@ impl<'r> SortedSetValue<'r> {
         self.0.root().1 > 0
     }
 
-    /// Returns the scores and hashes of at least `most` texts, in the order of the hashes from `hash` on, and the lowest
-    /// hash of the texts behind them, if there are more. Never separates texts with the same hash. If the sorted set has
-    /// no index of the hashes, returns those of all texts. A walk with these hashes meets all texts that stay in the
-    /// sorted set, even if it changes meanwhile, unless its salt changes.
+    /// Returns the scores and hashes of at least `most` texts, in the order of the hashes from `hash` on, and the
+    /// lowest hash of the texts behind them, if there are more. Never separates texts with the same hash. If the sorted
+    /// set has no index of the hashes, returns those of all texts. A walk with these hashes meets all texts that stay
+    /// in the sorted set, even if it changes meanwhile, unless its salt changes.
     ///
     /// # Errors
     /// [`Damaged`].

@@ -557,7 +557,6 @@ fn expiry_that_the_store_has_rounded_or_shortened_is_not_later_the_second_time()
     ]);
 }
 
-
 /// Returns a request of `count` words behind `head`.
 fn many(head: &str, count: usize, word: impl Fn(usize) -> String) -> String {
     (0..count).fold(head.to_owned(), |line, number| line + " " + &word(number))

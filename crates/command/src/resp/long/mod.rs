@@ -213,8 +213,8 @@ pub(super) fn refuse(
     Ok(())
 }
 
-/// Replies to a request of a command that this server does not have, and arranges for its `left` further arguments to be
-/// discarded. `args` are those in the first `consumed` bytes.
+/// Replies to a request of a command that this server does not have, and arranges for its `left` further arguments to
+/// be discarded. `args` are those in the first `consumed` bytes.
 fn discard_unknown<'c>(
     call: &mut Call<'c, '_>,
     (name, args): (&'c [u8], Args<'c>),

@@ -171,14 +171,8 @@ fn value_complete(
             Argument::Long { len, consumed } => {
                 large.end(call.guard, call.ctx);
                 let behind = left - tail.len() as u32 - 1;
-                return long::refuse(
-                    call,
-                    entry,
-                    ErrorReply::RequestTooLong,
-                    at + consumed,
-                    u64::from(len) + 2,
-                    behind,
-                );
+                let (from, unread) = (at + consumed, u64::from(len) + 2);
+                return long::refuse(call, entry, ErrorReply::RequestTooLong, from, unread, behind);
             }
             Argument::Fatal(error) => {
                 large.end(call.guard, call.ctx);

@@ -35,7 +35,8 @@ pub(in crate::resp) fn read_some(
     Ok(false)
 }
 
-/// Stores the elements that were read: the first ones in place of the old value of the key. Returns false if those that were stored before are not there any more.
+/// Stores the elements that were read: the first ones in place of the old value of the key. Returns false if those that
+/// were stored before are not there any more.
 pub(in crate::resp) fn restore_some(
     call: &mut Call<'_, '_>,
     key: &[u8],

@@ -63,8 +63,8 @@ const PAGE_BYTES_MAX: usize = 1024;
 const PAGE_ENTRIES_MIN: usize = 3;
 /// The maximum number of entries of a page with longer keys than [`PAGE_BYTES_MAX`] has room for.
 const PAGE_ENTRIES_LONG: usize = 2 * PAGE_ENTRIES_MIN;
-/// Maximum length in bytes of the root. A longer one is moved into a page, to which the new root has one entry: the head
-/// must fit into one item, and a part need not.
+/// Maximum length in bytes of the root. A longer one is moved into a page, to which the new root has one entry: the
+/// head must fit into one item, and a part need not.
 const ROOT_BYTES_MAX: usize = 2 * PAGE_BYTES_MAX;
 /// Maximum number of levels of entries above the leaves. Each level multiplies the leaves by at least three.
 const LEVELS_MAX: usize = 12;

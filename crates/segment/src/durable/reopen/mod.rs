@@ -38,8 +38,9 @@ use crate::durable::reopen::segments::{check_headers, recount, repair_segments};
 use crate::durable::reopen::undo::{forget_undone, undo_open};
 pub use report::Reopened;
 
-/// The greatest lead of the store's clock over the wall clock, ten years in ms, that is still applied at the next start.
-/// After a greater lead, the last process began with a wrong wall clock, such as that of a machine without a battery.
+/// The greatest lead of the store's clock over the wall clock, ten years in ms, that is still applied at the next
+/// start. After a greater lead, the last process began with a wrong wall clock, such as that of a machine without a
+/// battery.
 const LEAD_MAX_MS: u64 = 10 * 365 * 24 * 3_600_000;
 /// The end of the recorded clocks that are believed, the year 3000 in ms since 1970. A later one is damaged.
 const CLOCK_END: UnixMillis = UnixMillis(32_503_680_000_000);
