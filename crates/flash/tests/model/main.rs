@@ -147,7 +147,8 @@ fn items_before_a_kill_are_exactly_the_items_after_it() {
             assert!(before == after, "{} keys were there, and {} are", before.len(), after.len());
             assert_eq!(world.check(), after.len());
         });
-        assert!(on_flash > 8 * 1000, "most of them were on flash: {on_flash}");
+        // Expired items are removed while memory is short, and not stored on flash.
+        assert!(on_flash > 7 * 1000, "most of them were on flash: {on_flash}");
         assert_eq!((world.store.stats().flash_failed, world.flash.counts().devices_lost), (0, 0));
         reclaimed += world.flash.counts().regions_reclaimed;
         println!("{reclaimed} regions");

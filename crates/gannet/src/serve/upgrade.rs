@@ -5,10 +5,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::units::ByteSize;
 use io::listen::Listener;
 use server::admin::{Admin, Bound, RunningSettings};
-use server::config::value::Auto;
 use server::config::{Plan, live, remedy};
 use server::handover::{
     Giver, HandoverState, Names, Predecessor, Received, Refused, ResumeState, Takeover, memory_of_file,
@@ -51,8 +49,7 @@ impl Upgrade {
             }
         };
         if let Some(bytes) = memory_bytes {
-            plan.server.memory_bytes = bytes;
-            plan.resolved.memory = Auto::Is(ByteSize(bytes));
+            plan.adopt_memory(bytes);
         }
         let Some(taking) = taking else { return Ok(None) };
         check_users(&plan.server).map_err(start_failed)?;

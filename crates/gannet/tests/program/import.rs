@@ -15,15 +15,15 @@ use crate::peers::{Folder, Peer, until};
 
 /// Starts Gannet with the Redis protocol. Returns the server and its address.
 pub fn serving() -> (Serving, String) {
-    serving_with("256MiB")
+    serving_with(&["--memory", "256MiB"])
 }
 
-/// Starts Gannet as [`serving`], with this much memory.
-fn serving_with(memory: &str) -> (Serving, String) {
+/// Starts Gannet as [`serving`], with these arguments for its memory.
+fn serving_with(memory: &[&str]) -> (Serving, String) {
     let port = free_port();
     let resp = format!("127.0.0.1:{port}");
-    let free = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", memory, "--workers", "1"];
-    (Serving::start(&[&["--resp", &resp][..], &free].concat()), format!("redis://{resp}"))
+    let free = ["--memcached", "127.0.0.1:0", "--admin", "none", "--workers", "1"];
+    (Serving::start(&[&["--resp", &resp][..], &free, memory].concat()), format!("redis://{resp}"))
 }
 
 /// Starts redis-server so that it begins a snapshot at once.
@@ -383,7 +383,7 @@ fn key_whose_change_the_target_refused_is_missing_until_it_is_replaced() {
     let address = source.place("redis");
     let mut server = connect(&address);
     ask::<()>(&mut server, &["SET", "plain", "1"]);
-    let (_serving, to) = serving();
+    let (_serving, to) = serving_with(&["--memory", "256MiB", "--item-max", "1MiB"]);
     let mut importing = Importing::begin(&folder, &address, &to, &[]);
     let mut target = connect(&to);
     until("the snapshot", || ask::<Option<String>>(&mut target, &["GET", "plain"]).is_some());
@@ -418,7 +418,7 @@ fn keys_that_the_target_evicts_are_counted_and_make_the_import_fail() {
     let address = source.place("redis");
     let mut server = connect(&address);
     pad(&mut server, 40_000_000);
-    let (_serving, to) = serving_with("32MiB");
+    let (_serving, to) = serving_with(&["--memory", "32MiB"]);
     let (code, outcome) = Importing::begin(&folder, &address, &to, &["--cut-over"]).ended();
     let [stored, all] = [connect(&to), server].map(|mut side| ask::<u64>(&mut side, &["DBSIZE"]));
     assert!(stored < all, "the target has room for everything");

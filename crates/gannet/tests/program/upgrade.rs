@@ -269,7 +269,7 @@ fn incompatible_upgrade_is_refused_and_the_running_server_continues() {
 fn upgrade_with_another_file_of_graphs_is_refused_and_graphs_stay() {
     let folder = Folder::new("upgrade-graphs");
     let (memory, graphs, other) = (folder.file("memory"), folder.file("graphs"), folder.file("other"));
-    let graph_memory = ["--graph-memory", "16MiB"];
+    let graph_memory = ["--graph-memory", "90MiB"];
     for (theirs, ours) in [(None, Some(&other)), (Some(&graphs), Some(&other)), (Some(&graphs), None)] {
         let settings = |graphs: Option<&String>| {
             let file = graphs.map_or(Vec::new(), |file| vec!["--graph-file".to_owned(), file.clone()]);

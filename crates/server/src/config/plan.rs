@@ -48,10 +48,24 @@ pub struct Plan {
     /// The settings. The `auto` of the memory, the workers, the connections, the items and the namespaces' numbers is
     /// replaced by the value in use.
     pub resolved: Settings,
+    /// True if the maximum length of an item follows from the memory.
+    derives_item_max: bool,
     /// The number of file descriptors that the process needs.
     pub files: u64,
     /// Notes for the operator that are not errors, one sentence in each.
     pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Adopts memory of this size, that of a server or a file that is taken over, in place of the configured one.
+    pub fn adopt_memory(&mut self, bytes: u64) {
+        let memory = ByteSize(bytes);
+        (self.server.memory_bytes, self.resolved.memory) = (bytes, Auto::Is(memory));
+        if self.derives_item_max {
+            let item_max = derived_item_max(memory);
+            (self.server.item_bytes_max, self.resolved.item_max) = (item_max.0, Auto::Is(item_max));
+        }
+    }
 }
 
 /// Resolves the settings for `host`. `origins` has the origin of each setting.
@@ -126,7 +140,8 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         ..ServerConfig::default()
     };
     let server = with_graphs(server, settings);
-    Ok(Plan { server, resolved, files, notes })
+    let derives_item_max = settings.item_max.explicit().is_none();
+    Ok(Plan { server, resolved, derives_item_max, files, notes })
 }
 
 /// Returns the configuration with the settings of the graph store.
@@ -162,8 +177,11 @@ fn resolve_auto(
 
 /// Returns the maximum length of an item.
 fn item_max(settings: &Settings, memory: ByteSize) -> ByteSize {
-    let auto = ByteSize((memory.0 / ITEM_SHARE).clamp(ITEM_AUTO_MIN.0, ITEM_AUTO_MAX.0));
-    settings.item_max.explicit().unwrap_or(auto)
+    settings.item_max.explicit().unwrap_or(derived_item_max(memory))
+}
+
+fn derived_item_max(memory: ByteSize) -> ByteSize {
+    ByteSize((memory.0 / ITEM_SHARE).clamp(ITEM_AUTO_MIN.0, ITEM_AUTO_MAX.0))
 }
 
 fn listen_addr(endpoint: &ListenAddress, settings: &Settings) -> ListenAddr {

@@ -340,7 +340,9 @@ fn offered(
         None
     };
     let devices = offered_devices(&body["flash"], descriptors.map(|fd| Arc::new(File::from(fd))).collect(), config)?;
-    let config = ServerConfig { memory_bytes, ..config.clone() };
+    // The longest item is derived from the memory once that is known.
+    let item_bytes_max = config.item_bytes_max.min(memory_bytes / 4);
+    let config = ServerConfig { memory_bytes, item_bytes_max, ..config.clone() };
     let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config, config.file_index)).transpose();
     let plan = plan.map_err(|error| Refused(error.to_string()))?.map(|(_, plan)| plan);
     let file = Arc::new(file);
