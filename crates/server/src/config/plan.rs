@@ -80,7 +80,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
     let notes = planner.finish()?;
-    let item_max = item_max(settings, memory);
+    let (item_max, derives_item_max) = (item_max(settings, memory), settings.item_max.explicit().is_none());
     let resolved = resolve_auto(settings, (memory, workers, maxconns, item_max), &namespaces.0);
     let server = ServerConfig {
         memcached: plain_addrs(&settings.memcached, settings),
@@ -139,9 +139,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         client_memory_bytes: settings.client_memory.explicit().map(|size| size.0),
         ..ServerConfig::default()
     };
-    let server = with_graphs(server, settings);
-    let derives_item_max = settings.item_max.explicit().is_none();
-    Ok(Plan { server, resolved, derives_item_max, files, notes })
+    Ok(Plan { server: with_graphs(server, settings), resolved, derives_item_max, files, notes })
 }
 
 /// Returns the configuration with the settings of the graph store.

@@ -296,8 +296,8 @@ const NOT_GROWING: [&str; 58] = [
     "UNLINK zset.@ stream.@",
 ];
 
-/// Rows above that are sent for values of one item only. Copies need memory for a long value. The removal needs some for
-/// new parts, and the removals before it may have used up what a full store keeps for them.
+/// Rows above that are sent for values of one item only. Copies need memory for a long value. The removal needs some
+/// for new parts, and the removals before it may have used up what a full store keeps for them.
 const ONE_ITEM_ONLY: [&str; 3] = ["MOVE ", "RENAME string", "ZREMRANGEBYLEX "];
 /// The attempts of a request. Removals in quick succession may use up the memory that is kept for them, until the
 /// background has freed some.

@@ -44,7 +44,7 @@ enum Retained {
 ///   MAXLEN ~ 120                     └──────┘ goes: 150 remain
 /// ```
 ///
-/// Entries that were deleted from the middle shift the groups.
+/// Entries that were deleted from the middle shift the groups, and a stream that was emptied goes on in the same group.
 #[derive(Clone, Copy, Debug)]
 struct Trim {
     retained: Retained,
