@@ -146,7 +146,10 @@ ASYNC_TEXTS = [
     (r"\bself\.close\(\)", "await self.close()"),
     (r"    with (CacheClientAsync)", r"    async with \1"),
     (r"client\.(get|set)\(", r"await client.\1("),
-    (r"any number of threads", "any number of tasks of one event loop, that of its first call. Cancelling a task cancels its call"),
+    (
+        r"any number of threads",
+        "any number of tasks of one event loop, that of its first call. Cancelling a task cancels its call",
+    ),
 ]
 
 
