@@ -400,11 +400,11 @@ fn admin_port_serves_https_and_tells_clients_without_it() {
     assert!(body.contains("gannet_tls_certificate_expires_in_days{file="));
     // A record that is longer than one read of the port.
     let long = format!("GET /healthz HTTP/1.1\r\nHost: {there}\r\nX: {}\r\n\r\n", "a".repeat(4000));
-    let begun = Instant::now();
     let mut secured = connect(there, &client(&ca.pem, None));
     secured.send(long.as_bytes());
     let page = String::from_utf8(secured.read_to_end()).unwrap();
-    assert!(page.starts_with("HTTP/1.1 200 ") && begun.elapsed() < Duration::from_secs(4), "{page}");
+    // The port answers 408 if it waits for a rest that has arrived.
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     let mut plain = Client::connect(there);
     plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let reply = String::from_utf8_lossy(&plain.read_to_end()).into_owned();
